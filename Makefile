@@ -1,0 +1,54 @@
+# `make run` shows the main job; `make test` checks everything. Both set up what they need.
+SHELL := /bin/bash
+STRICT := TILECACHE_STRICT=1 SCRATCH=.build-strict
+
+.PHONY: help setup build run test lint check-imports check-model check-format check-readme bench tsan docs clean
+
+help: ## lists the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+
+setup: ## installs what is missing (apt; says what to do elsewhere)
+	@Scripts/setup.sh
+
+build: setup ## builds the library and tilegc for release
+	swift build -c release
+
+run: setup ## imports the sample map, bounds it, checks it and gets it out again
+	@Scripts/run.sh
+
+# The strict build settings are kept apart from `make build`: flags that differ would rebuild everything each time.
+test: setup check-imports lint ## builds without warnings, runs all tests and checks
+	$(STRICT) swift build -c release --build-tests --scratch-path .build-strict
+	$(STRICT) swift test -c release --skip-build --scratch-path .build-strict
+	@Scripts/check-model.sh
+	@$(STRICT) Scripts/check-format.sh
+	@$(STRICT) Scripts/check-readme.sh
+	@echo "make test: all passed"
+
+lint: ## checks the format
+	swift format lint --strict --recursive Sources Tests Package.swift
+
+check-imports: ## checks that the targets' arrows point down
+	@Scripts/check-imports.sh
+
+check-model: setup ## checks the protocol's model with spin
+	@Scripts/check-model.sh
+
+check-format: setup ## compares tilegc with a reader written from the format's description
+	@Scripts/check-format.sh
+
+check-readme: setup ## runs the commands and the example of README.md
+	@Scripts/check-readme.sh
+
+bench: setup ## measures; ARGS go to the benchmark
+	swift run -c release --package-path Benchmarks tile-bench $(ARGS)
+
+tsan: setup ## runs the tests under the thread sanitizer
+	swift test --sanitize=thread --scratch-path .build-tsan
+
+docs: ## builds the library's documentation into .build/docs
+	TILECACHE_DOCS=1 swift package --allow-writing-to-directory .build/docs generate-documentation \
+		--target TileStore --warnings-as-errors --output-path .build/docs
+
+clean: ## removes what was built
+	rm -rf .build .build-* Benchmarks/.build run

@@ -1,0 +1,55 @@
+// swift-tools-version: 6.1
+import PackageDescription
+
+/// One set of compiler settings for every target: Swift 6 mode and the upcoming features that keep imports honest.
+var settings: [SwiftSetting] = [
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+]
+if Context.environment["TILECACHE_STRICT"] != nil {
+    // What CI builds with. Not the default: a new compiler's new warning must not break somebody's app.
+    settings.append(.unsafeFlags(["-warnings-as-errors"]))
+}
+
+let package = Package(
+    name: "swift-tile-cache",
+    platforms: [.macOS(.v13), .iOS(.v16), .tvOS(.v16), .visionOS(.v1)],
+    products: [
+        .library(name: "TileStore", targets: ["TileStore"]),
+        .executable(name: "tilegc", targets: ["tilegc"]),
+    ],
+    dependencies: [
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+    ],
+    targets: [
+        .systemLibrary(
+            name: "CLibcrypto",
+            pkgConfig: "libcrypto",
+            providers: [.apt(["libssl-dev"]), .brew(["openssl@3"])]),
+        .target(
+            name: "TileStore",
+            dependencies: [.target(name: "CLibcrypto", condition: .when(platforms: [.linux]))],
+            swiftSettings: settings),
+        .target(
+            name: "TileStoreTesting",
+            dependencies: ["TileStore"],
+            swiftSettings: settings),
+        .executableTarget(
+            name: "tilegc",
+            dependencies: [
+                "TileStore",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            swiftSettings: settings),
+        .testTarget(
+            name: "TileStoreTests",
+            dependencies: ["TileStore", "TileStoreTesting"],
+            swiftSettings: settings),
+        .testTarget(
+            name: "tilegcTests",
+            dependencies: ["TileStore", "TileStoreTesting", "tilegc"],
+            swiftSettings: settings),
+    ],
+    swiftLanguageModes: [.v6]
+)

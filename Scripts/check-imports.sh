@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# The arrows between targets point down: the store knows nothing of HTTP, event loops or command lines.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+status=0
+
+# importers MODULES FOLDER...: lines of Swift code that import one of the modules.
+importers() {
+    local modules=$1
+    local attributes='(@[A-Za-z_()]+ +)*((public|package|internal|fileprivate|private) +)?'
+    local kind='((struct|class|enum|protocol|func|var|let|typealias) +)?'
+    shift
+    grep -rnE --include='*.swift' "^[[:space:]]*${attributes}import +$kind($modules)\b" "$@" || true
+}
+forbid() {
+    local reason=$1 found
+    shift
+    found=$(importers "$@")
+    if [ -n "$found" ]; then
+        printf 'check-imports: %s\n%s\n' "$reason" "$found" >&2
+        status=1
+    fi
+}
+
+above='HTTPTypes|HTTPCaching|NIO[A-Za-z]*|AsyncHTTPClient|FoundationNetworking|ArgumentParser|MapKit|SQLite3'
+above="$above|TileCache[A-Za-z]*|TileArchive|TileStoreTesting"
+forbid "TileStore is bytes on disk only" \
+    "$above" Sources/TileStore
+forbid "only tilegc reads command lines" 'ArgumentParser' \
+    $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name tilegc)
+forbid "TileStoreTesting is for tests" 'TileStoreTesting|Testing|XCTest' Sources/TileStore Sources/tilegc
+forbid "only SHA256.swift touches libcrypto" 'CLibcrypto' \
+    $(find Sources -name '*.swift' ! -name SHA256.swift)
+[ "$status" = 0 ] && echo "check-imports: ok"
+exit "$status"

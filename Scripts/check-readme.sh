@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# Runs the commands of README.md: every ```sh block that follows a line `<!-- run -->`, in order, in one shell, in a
+# temporary folder, with tilegc on the PATH. `make` commands are checked to be targets; they are too slow to run here.
+# The library example is built and run too, and links to files must lead to files.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# Every `make X` that README.md mentions in a block must exist.
+for target in $(awk '/^```/ { inside = !inside } inside && /^make / { print $2 }' README.md | sort -u); do
+    grep -q "^$target:" Makefile && continue
+    echo "check-readme: README.md mentions make $target, which does not exist" >&2
+    exit 1
+done
+
+# Every link to a file must lead to one.
+while IFS=: read -r file link; do
+    path=${link#](}
+    path=${path%%[#)]*}
+    [ -n "$path" ] && [ ! -e "$(dirname "$file")/$path" ] || continue
+    echo "check-readme: $file links to $path, which does not exist" >&2
+    exit 1
+done < <(grep -oE '\]\([^):]+\)' ./*.md Docs/*.md Docs/model/*.md Sample/*.md)
+
+awk '
+    /^<!-- run -->$/ { marked = 1; next }
+    /^```sh$/ && marked { inside = 1; marked = 0; next }
+    /^```/ && inside { inside = 0; next }
+    inside { print }
+' README.md >"$work/commands.sh"
+count=$(grep -c . "$work/commands.sh" || true)
+if [ "$count" -lt 5 ]; then
+    echo "check-readme: only $count commands found in README.md" >&2
+    exit 1
+fi
+
+scratch=${SCRATCH:-.build}
+swift build -c release --product tilegc --scratch-path "$scratch" >"$work/build.log" 2>&1 || {
+    cat "$work/build.log" >&2
+    exit 1
+}
+PATH="$(swift build -c release --scratch-path "$scratch" --show-bin-path):$PATH"
+export PATH
+mkdir "$work/tour"
+ln -s "$root/Sample" "$work/tour/Sample"
+if ! (cd "$work/tour" && bash -euo pipefail -x "$work/commands.sh") >"$work/output" 2>&1; then
+    cat "$work/output" >&2
+    echo "check-readme: a command in README.md failed" >&2
+    exit 1
+fi
+
+# The library example must compile and run: the ```swift blocks that follow `<!-- run -->`, as a package of their own.
+mkdir -p "$work/example/Sources/example"
+awk '
+    /^<!-- run -->$/ { marked = 1; next }
+    /^```swift$/ && marked { inside = 1; marked = 0; next }
+    /^```/ && inside { inside = 0; next }
+    inside { print }
+' README.md >"$work/example/Sources/example/main.swift"
+if [ ! -s "$work/example/Sources/example/main.swift" ]; then
+    echo "check-readme: no example found in README.md" >&2
+    exit 1
+fi
+cat >"$work/example/Package.swift" <<PACKAGE
+// swift-tools-version: 6.1
+import PackageDescription
+let package = Package(
+    name: "example",
+    platforms: [.macOS(.v13)],
+    dependencies: [.package(name: "swift-tile-cache", path: "$root")],
+    targets: [
+        .executableTarget(
+            name: "example", dependencies: [.product(name: "TileStore", package: "swift-tile-cache")])
+    ])
+PACKAGE
+if ! (cd "$work/tour" && env -u TILECACHE_STRICT swift run --package-path "$work/example" \
+    --scratch-path "$root/.build-example" example) >"$work/example.log" 2>&1; then
+    cat "$work/example.log" >&2
+    echo "check-readme: the library example in README.md failed" >&2
+    exit 1
+fi
+echo "check-readme: $count lines of commands and the library example ran"

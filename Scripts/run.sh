@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# The main job on real tiles, for a person to watch: import, look, check, bound, get out again. Stops at the first
+# step that does not do what it says. Everything is made in ./run, which is emptied first.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+
+step() { printf '\n== %s\n' "$1"; }
+show() {
+    printf '$ %s\n' "$*"
+    "$@"
+}
+fail() {
+    echo "make run: $1" >&2
+    exit 1
+}
+
+if command -v sha256sum >/dev/null; then sha256=(sha256sum); else sha256=(shasum -a 256); fi
+
+step "Building tilegc (the first time takes a few minutes)"
+swift build -c release --product tilegc
+PATH="$(swift build -c release --show-bin-path):$PATH"
+rm -rf run
+mkdir run
+cd run
+sample=$root/Sample/world
+tiles=$(find "$sample" -name '*.png' | wc -l | tr -d ' ')
+
+step "Importing the sample: the world in zooms 0 to 5, $tiles PNG tiles"
+show tilegc import cache "$sample" --source world
+
+step "What is in the cache: equal tiles are stored once"
+show tilegc stats cache
+tilegc stats cache --json >stats.json
+[ "$(jq .entries stats.json)" = "$tiles" ] || fail "expected $tiles entries"
+unique=$(find "$sample" -name '*.png' -exec "${sha256[@]}" {} + | cut -d' ' -f1 | sort -u | wc -l | tr -d ' ')
+[ "$(jq .blobs stats.json)" = "$unique" ] || fail "expected $unique blobs"
+
+step "The manifest is JSON: which blobs do most tiles share?"
+show tilegc compact cache
+checkpoint=$(ls cache/manifest/checkpoint-*.json)
+echo "\$ jq -r '.records[].blob // empty' $checkpoint | sort | uniq -c | sort -rn"
+jq -r '.records[].blob // empty' "$checkpoint" | sort | uniq -c | sort -rn | awk 'NR <= 3'
+echo "\$ jq -c '.records[] | select(.key == \"world/0/0/0\")' $checkpoint"
+jq -c '.records[] | select(.key == "world/0/0/0")' "$checkpoint"
+
+step "Exporting all of it: the same bytes come out"
+show tilegc export cache all --source world
+show diff -r "$sample" all
+echo "identical: $tiles tiles"
+
+step "Keeping to a budget: the least recently used tiles go, tiles that were just used stay"
+tilegc cat cache world/0/0/0 >world.png
+cmp world.png "$sample/0/0/0.png"
+show tilegc gc cache --max-bytes 1MiB
+tilegc stats cache --json >after.json
+[ "$(jq .allocatedBytes after.json)" -le 1048576 ] || fail "more than 1 MiB is left"
+left=$(jq .entries after.json)
+[ "$left" -gt 0 ] || fail "nothing is left"
+show tilegc ls cache --key world/0/0/0
+
+step "Checking everything that is left: every blob is hashed, every count compared"
+show tilegc verify cache
+
+step "Exporting what is left: again the same bytes"
+show tilegc export cache left --source world
+(cd left && find . -name '*.png' | sort) >left.txt
+while read -r tile; do
+    cmp "left/$tile" "$sample/$tile" || fail "$tile differs"
+done <left.txt
+[ "$(wc -l <left.txt | tr -d ' ')" = "$left" ] || fail "expected $left tiles"
+echo "identical: $left tiles"
+
+step "An accident: one byte of a blob is changed, verify finds it, --repair drops it"
+blob=$(tilegc ls cache --key world/0/0/0 --json | jq -r .blob)
+file=cache/objects/${blob:0:2}/$blob
+chmod u+w "$file"
+printf 'X' | dd of="$file" bs=1 seek=100 conv=notrunc 2>/dev/null
+chmod u-w "$file"
+if show tilegc verify cache; then fail "the damage was not found"; fi
+show tilegc verify cache --repair
+show tilegc verify cache
+
+printf '\nAll steps did what they say. The cache is in ./run/cache; look around with tilegc.\n'

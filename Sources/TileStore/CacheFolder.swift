@@ -1,0 +1,161 @@
+/// Opening and making the folder itself: what is in it besides tiles, and whether it may be used at all.
+enum CacheFolder {
+    /// What `tilecache.json` says.
+    struct Marker {
+        var salt: String
+    }
+
+    private static let known: Set<String> = [
+        "CACHEDIR.TAG", "tilecache.json", "objects", "manifest", "staging", "quarantine", "lock", "compact.lock",
+        "lost+found", ".DS_Store",
+    ]
+    private static let tag = """
+        Signature: 8a477f597d28d172789f06886806bc55
+        # This folder is a tile cache: backup programs may leave it out (https://bford.info/cachedir/).
+
+        """
+
+    /// Checks the folder, makes it if asked to, and returns what its marker says.
+    static func open(
+        _ environment: StoreEnvironment, _ configuration: StoreConfiguration, _ ledger: Ledger
+    ) throws -> Marker {
+        let files = environment.files
+        guard let status = try files.status(at: "") else {
+            guard configuration.createIfMissing, !configuration.readOnly else {
+                throw StoreError(.noSuchCache, "\(files.location): there is no such folder")
+            }
+            return try create(environment, configuration, ledger)
+        }
+        guard status.kind == .folder || status.kind == .link else {
+            throw StoreError(.notACache, "\(files.location) is a file, not the folder of a tile cache")
+        }
+        ledger.readOnly = configuration.readOnly || !files.mayWrite()
+        if let marker = try readMarker(files) { return marker }
+        let names = try files.list("") ?? []
+        let foreign = names.filter { !known.contains($0) }
+        guard foreign.isEmpty else {
+            throw StoreError(
+                .notACache,
+                "\(files.location) holds \(quoted(foreign.sorted()[0])) and is no tile cache; name an empty or a new folder")
+        }
+        guard configuration.createIfMissing, !ledger.readOnly else {
+            throw StoreError(.noSuchCache, "\(files.location) is not a tile cache (it has no tilecache.json)")
+        }
+        return try create(environment, configuration, ledger)
+    }
+
+    private static func create(
+        _ environment: StoreEnvironment, _ configuration: StoreConfiguration, _ ledger: Ledger
+    ) throws -> Marker {
+        let files = environment.files
+        // Parents too, as `mkdir -p` does, on a real disk.
+        try (files as? DiskFileSystem)?.makeParents()
+        try files.makeFolder("")
+        _ = try ledger.acquire(wait: configuration.lockWait, folderIsNew: true)
+        defer { ledger.release() }
+        if let marker = try readMarker(files) { return marker }
+        for folder in ["objects", "manifest", "staging", "quarantine"] { try files.makeFolder(folder) }
+        try writeOnce(files, "CACHEDIR.TAG", tag)
+        let salt = hex(environment.random()) + hex(environment.random())
+        // The marker comes last: a folder without it is finished by whoever opens it next.
+        let temporary = "staging/marker-\(hex(environment.random()))"
+        try files.createFile(
+            temporary, bytes: Array("{\"format\":1,\"salt\":\"\(salt)\"}\n".utf8),
+            sync: configuration.durability == .durable)
+        try files.rename(temporary, to: "tilecache.json")
+        if configuration.durability == .durable { try files.syncFolder("") }
+        return Marker(salt: salt)
+    }
+
+    private static func writeOnce(_ files: any FileSystem, _ path: String, _ text: String) throws(FileError) {
+        guard try files.status(at: path) == nil else { return }
+        try files.createFile(path, bytes: Array(text.utf8), sync: false)
+    }
+
+    private static func hex(_ value: UInt64) -> String {
+        let digits = String(value, radix: 16)
+        return String(repeating: "0", count: 16 - digits.count) + digits
+    }
+
+    private static func readMarker(_ files: any FileSystem) throws -> Marker? {
+        let text = UnsafeMutableRawBufferPointer.allocate(byteCount: 4096, alignment: 1)
+        defer { text.deallocate() }
+        guard let count = try "tilecache.json".withCString({ path throws(FileError) in try files.readFile(path, into: text) })
+        else { return nil }
+        guard let object = JSONValue(UnsafeRawBufferPointer(rebasing: text[..<count]))?.object else {
+            throw StoreError(
+                .damaged,
+                "\(files.location)/tilecache.json cannot be read: restore it from a backup, or remove the folder and let it fill again")
+        }
+        guard object["format"]?.integer == 1 else {
+            throw StoreError(
+                .unknownFormat,
+                "\(files.location) was written in a format that this version does not know; use the version that wrote it, "
+                    + "or name another folder")
+        }
+        return Marker(salt: object["salt"]?.string ?? "")
+    }
+
+    /// Loads the tables, under the lock where that is needed, and clears what an earlier crash left lying about.
+    static func load(_ ledger: Ledger, _ configuration: StoreConfiguration) throws -> Tables {
+        let files = ledger.files
+        if ledger.readOnly {
+            // Whoever may not write may still read; a cache that is being made has nothing to read yet.
+            if let tables = try ledger.load(underLock: false) { return tables }
+            throw StoreError(.busy, "\(files.location) is being made or changed by another process; try again")
+        }
+        do throws(FileError) { try ledger.openLock() } catch {
+            throw StoreError(error, in: files.location)
+        }
+        var loaded = try ledger.load(underLock: false)
+        if loaded == nil || ledger.needsJudgement {
+            // New, unfinished or damaged: only under the lock may that be settled.
+            _ = try ledger.acquire(wait: configuration.lockWait)
+            defer { ledger.release() }
+            loaded = try ledger.load(underLock: true)
+        }
+        guard let loaded else {
+            throw StoreError(.damaged, "\(files.location)/manifest cannot be read; see tilegc verify")
+        }
+        try sweepStaging(ledger)
+        makeReserve(ledger)
+        return loaded
+    }
+
+    /// Removes files that writers left behind more than an hour ago.
+    private static func sweepStaging(_ ledger: Ledger) throws(FileError) {
+        let now = ledger.environment.now().seconds
+        guard let names = try ledger.files.list("staging") else {
+            try ledger.files.makeFolder("staging")
+            return
+        }
+        for name in names {
+            let path = "staging/" + name
+            guard let status = try ledger.files.status(at: path), status.kind != .folder, status.modified < now - 3600 else {
+                continue
+            }
+            try ledger.files.unlink(path)
+        }
+    }
+
+    static let reserveSize = 1 << 20
+
+    /// Makes the file that is given up when a removal meets a full disk. That it cannot be made now is no error: the
+    /// next opening or removal tries again.
+    static func makeReserve(_ ledger: Ledger) {
+        let files = ledger.files
+        do throws(FileError) {
+            if let status = try files.status(at: "manifest/reserve"), status.size == Int64(reserveSize) {
+                ledger.reserveGone = false
+                return
+            }
+            try files.unlink("manifest/reserve")
+            // Not zeros: a file system may keep those without giving them room.
+            try files.createFile(
+                "manifest/reserve", bytes: [UInt8](repeating: 0x2E, count: reserveSize), sync: false)
+            ledger.reserveGone = false
+        } catch {
+            ledger.reserveGone = true
+        }
+    }
+}

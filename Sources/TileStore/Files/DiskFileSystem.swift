@@ -1,0 +1,341 @@
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+func errorText(_ number: Int32) -> String {
+    guard let text = strerror(number) else { return "error \(number)" }
+    return String(cString: text)
+}
+
+/// The real file system: plain system calls on absolute paths below one folder.
+package final class DiskFileSystem: FileSystem {
+    package let location: String
+    package let blockSize: Int
+    private let owner: (user: uid_t, group: gid_t)?
+    // location + "/", as the bytes of a path; immutable, freed in deinit.
+    private nonisolated(unsafe) let prefix: UnsafeMutableBufferPointer<CChar>
+
+    /// - Parameter location: The cache's folder; made absolute, so that a later change of directory does not matter.
+    package init(location: String) {
+        var path = location.isEmpty ? "." : location
+        if !path.hasPrefix("/"), let cwd = getcwd(nil, 0) {
+            path = String(cString: cwd) + "/" + path
+            free(cwd)
+        }
+        while path.count > 1, path.hasSuffix("/") { path.removeLast() }
+        self.location = path
+        let bytes = Array((path + "/").utf8CString)
+        prefix = .allocate(capacity: bytes.count - 1)
+        _ = prefix.initialize(from: bytes.dropLast())
+        var info = stat()
+        let exists = stat(path, &info) == 0
+        // Blocks are what `statvfs` calls fragments; where the folder does not exist yet, its parent answers.
+        var volume = statvfs()
+        var probe = path
+        while statvfs(probe, &volume) != 0, let slash = probe.lastIndex(of: "/"), slash != probe.startIndex {
+            probe = String(probe[..<slash])
+        }
+        let fragment = Int(volume.f_frsize)
+        blockSize = fragment >= 512 && fragment <= 1 << 20 ? fragment : 4096
+        owner = exists && geteuid() == 0 && info.st_uid != 0 ? (info.st_uid, info.st_gid) : nil
+    }
+
+    deinit { prefix.deallocate() }
+
+    /// Makes the folders above the cache's own.
+    func makeParents() throws(FileError) {
+        var at = location.startIndex
+        while let slash = location[location.index(after: at)...].firstIndex(of: "/") {
+            at = slash
+            let parent = String(location[..<slash])
+            if mkdir(parent, 0o755) != 0, errno != EEXIST, errno != EISDIR {
+                var info = stat()
+                // A read-only volume says EROFS even where the folder is there.
+                if stat(parent, &info) != 0 { throw FileError("make folder", parent, errno) }
+            }
+        }
+    }
+
+    private func full(_ path: String) -> String { path.isEmpty ? location : "\(location)/\(path)" }
+
+    private func failure(_ operation: String, _ path: String) -> FileError {
+        FileError(operation, full(path), errno)
+    }
+
+    /// What root creates belongs to whom the folder belongs to.
+    private func adopt(_ descriptor: Int32) {
+        if let owner { _ = fchown(descriptor, owner.user, owner.group) }
+    }
+
+    package func open(_ path: String, _ mode: OpenMode) throws(FileError) -> OpenFile {
+        let flags: Int32 =
+            switch mode {
+            case .read: O_RDONLY | O_NOFOLLOW | O_NONBLOCK
+            case .append: O_RDWR | O_APPEND | O_NOFOLLOW
+            case .appendCreating: O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW
+            case .createNew: O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_NOFOLLOW
+            }
+        while true {
+            #if canImport(Darwin)
+            let descriptor = Darwin.open(full(path), flags | O_CLOEXEC, 0o644)
+            #elseif canImport(Musl)
+            let descriptor = Musl.open(full(path), flags | O_CLOEXEC, 0o644)
+            #else
+            let descriptor = Glibc.open(full(path), flags | O_CLOEXEC, 0o644)
+            #endif
+            if descriptor >= 0 {
+                if owner != nil, flags & O_CREAT != 0 { adopt(descriptor) }
+                return OpenFile(number: descriptor)
+            }
+            if errno != EINTR { throw failure("open", path) }
+        }
+    }
+
+    package func close(_ file: OpenFile) { closeDescriptor(file.number) }
+
+    private func closeDescriptor(_ descriptor: Int32) {
+        #if canImport(Darwin)
+        _ = Darwin.close(descriptor)
+        #elseif canImport(Musl)
+        _ = Musl.close(descriptor)
+        #else
+        _ = Glibc.close(descriptor)
+        #endif
+    }
+
+    package func read(
+        _ file: OpenFile, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64
+    ) throws(FileError) -> Int {
+        var done = 0
+        while done < buffer.count {
+            let n = pread(file.number, buffer.baseAddress.unsafelyUnwrapped + done, buffer.count - done, off_t(offset) + off_t(done))
+            if n == 0 { break }
+            if n < 0 {
+                if errno == EINTR { continue }
+                throw failure("read", "")
+            }
+            done += n
+        }
+        return done
+    }
+
+    package func write(_ file: OpenFile, _ bytes: UnsafeRawBufferPointer) throws(FileError) -> Int {
+        while true {
+            #if canImport(Darwin)
+            let n = Darwin.write(file.number, bytes.baseAddress, bytes.count)
+            #elseif canImport(Musl)
+            let n = Musl.write(file.number, bytes.baseAddress, bytes.count)
+            #else
+            let n = Glibc.write(file.number, bytes.baseAddress, bytes.count)
+            #endif
+            if n >= 0 { return n }
+            if errno != EINTR { throw failure("write", "") }
+        }
+    }
+
+    package func truncate(_ file: OpenFile, to size: Int64) throws(FileError) {
+        while ftruncate(file.number, off_t(size)) != 0 {
+            if errno != EINTR { throw failure("truncate", "") }
+        }
+    }
+
+    package func sync(_ file: OpenFile) throws(FileError) {
+        #if canImport(Darwin)
+        // fsync on Apple platforms leaves data in the drive's cache; F_FULLFSYNC does not, where it is supported.
+        if fcntl(file.number, F_FULLFSYNC) == 0 { return }
+        let result = fsync(file.number)
+        #else
+        let result = fdatasync(file.number)
+        #endif
+        if result != 0 { throw failure("sync", "") }
+    }
+
+    package func status(of file: OpenFile) throws(FileError) -> FileStatus {
+        var info = stat()
+        guard fstat(file.number, &info) == 0 else { throw failure("status", "") }
+        return FileStatus(info)
+    }
+
+    package func status(at path: String) throws(FileError) -> FileStatus? {
+        var info = stat()
+        guard lstat(full(path), &info) == 0 else {
+            if errno == ENOENT || errno == ENOTDIR { return nil }
+            throw failure("status", path)
+        }
+        return FileStatus(info)
+    }
+
+    package func readFile(
+        _ path: UnsafePointer<CChar>, into buffer: UnsafeMutableRawBufferPointer
+    ) throws(FileError) -> Int? {
+        // The path is put together on the stack: this runs once for every tile that is served from disk.
+        let length = strlen(path) + 1
+        let descriptor = withUnsafeTemporaryAllocation(of: CChar.self, capacity: prefix.count + length) { joined in
+            let base = joined.baseAddress.unsafelyUnwrapped
+            memcpy(base, prefix.baseAddress.unsafelyUnwrapped, prefix.count)
+            memcpy(base + prefix.count, path, length)
+            while true {
+                #if canImport(Darwin)
+                let result = Darwin.open(base, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
+                #elseif canImport(Musl)
+                let result = Musl.open(base, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
+                #else
+                let result = Glibc.open(base, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
+                #endif
+                if result >= 0 || errno != EINTR { return result }
+            }
+        }
+        guard descriptor >= 0 else {
+            if errno == ENOENT { return nil }
+            throw failure("open", String(cString: path))
+        }
+        defer { closeDescriptor(descriptor) }
+        var done = 0
+        while done < buffer.count {
+            #if canImport(Darwin)
+            let n = Darwin.read(descriptor, buffer.baseAddress.unsafelyUnwrapped + done, buffer.count - done)
+            #elseif canImport(Musl)
+            let n = Musl.read(descriptor, buffer.baseAddress.unsafelyUnwrapped + done, buffer.count - done)
+            #else
+            let n = Glibc.read(descriptor, buffer.baseAddress.unsafelyUnwrapped + done, buffer.count - done)
+            #endif
+            if n < 0 {
+                if errno == EINTR { continue }
+                throw failure("read", String(cString: path))
+            }
+            done += n
+            // The caller offers one byte more than it expects, so a short read is the end of the file.
+            if n == 0 || done < buffer.count { break }
+        }
+        return done
+    }
+
+    package func createFile(_ path: String, _ bytes: UnsafeRawBufferPointer, sync: Bool) throws(FileError) {
+        let descriptor: Int32
+        #if canImport(Darwin)
+        descriptor = Darwin.open(full(path), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o444)
+        #elseif canImport(Musl)
+        descriptor = Musl.open(full(path), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o444)
+        #else
+        descriptor = Glibc.open(full(path), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o444)
+        #endif
+        guard descriptor >= 0 else { throw failure("create", path) }
+        adopt(descriptor)
+        let file = OpenFile(number: descriptor)
+        do throws(FileError) {
+            try writeAll(file, bytes)
+            if sync { try self.sync(file) }
+            closeDescriptor(descriptor)
+        } catch {
+            closeDescriptor(descriptor)
+            _ = remove(full(path))
+            throw FileError(error.operation, full(path), error.number)
+        }
+    }
+
+    package func rename(_ from: String, to: String) throws(FileError) {
+        #if canImport(Darwin)
+        let result = Darwin.rename(full(from), full(to))
+        #elseif canImport(Musl)
+        let result = Musl.rename(full(from), full(to))
+        #else
+        let result = Glibc.rename(full(from), full(to))
+        #endif
+        if result != 0 { throw failure("rename to", to) }
+    }
+
+    package func unlink(_ path: String) throws(FileError) -> Bool {
+        #if canImport(Darwin)
+        let result = Darwin.unlink(full(path))
+        #elseif canImport(Musl)
+        let result = Musl.unlink(full(path))
+        #else
+        let result = Glibc.unlink(full(path))
+        #endif
+        if result == 0 { return true }
+        if errno == ENOENT { return false }
+        throw failure("unlink", path)
+    }
+
+    package func makeFolder(_ path: String) throws(FileError) -> Bool {
+        if mkdir(full(path), 0o755) == 0 {
+            if let owner { _ = lchown(full(path), owner.user, owner.group) }
+            return true
+        }
+        if errno == EEXIST { return false }
+        throw failure("make folder", path)
+    }
+
+    package func removeFolder(_ path: String) throws(FileError) -> Bool {
+        if rmdir(full(path)) == 0 { return true }
+        if errno == ENOENT { return false }
+        throw failure("remove folder", path)
+    }
+
+    package func list(_ path: String) throws(FileError) -> [String]? {
+        guard let folder = opendir(full(path)) else {
+            if errno == ENOENT { return nil }
+            throw failure("list", path)
+        }
+        defer { closedir(folder) }
+        var names: [String] = []
+        while true {
+            errno = 0
+            guard let item = readdir(folder) else {
+                if errno != 0 { throw failure("list", path) }
+                return names
+            }
+            let name = withUnsafeBytes(of: &item.pointee.d_name) { bytes in
+                String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+            }
+            if name != ".", name != ".." { names.append(name) }
+        }
+    }
+
+    package func syncFolder(_ path: String) throws(FileError) {
+        #if canImport(Darwin)
+        let descriptor = Darwin.open(full(path), O_RDONLY | O_CLOEXEC)
+        #elseif canImport(Musl)
+        let descriptor = Musl.open(full(path), O_RDONLY | O_CLOEXEC | O_DIRECTORY)
+        #else
+        let descriptor = Glibc.open(full(path), O_RDONLY | O_CLOEXEC | O_DIRECTORY)
+        #endif
+        guard descriptor >= 0 else { throw failure("open folder", path) }
+        defer { closeDescriptor(descriptor) }
+        if fsync(descriptor) != 0 { throw failure("sync folder", path) }
+    }
+
+    package func tryLock(_ file: OpenFile) throws(FileError) -> Bool {
+        while true {
+            if flock(file.number, LOCK_EX | LOCK_NB) == 0 { return true }
+            if errno == EWOULDBLOCK { return false }
+            if errno != EINTR { throw failure("lock", "") }
+        }
+    }
+
+    package func unlock(_ file: OpenFile) { _ = flock(file.number, LOCK_UN) }
+
+    package func mayWrite() -> Bool { access(location, W_OK) == 0 }
+}
+
+extension FileStatus {
+    fileprivate init(_ info: stat) {
+        let kind: FileKind =
+            switch info.st_mode & S_IFMT {
+            case S_IFREG: .file
+            case S_IFDIR: .folder
+            case S_IFLNK: .link
+            default: .other
+            }
+        #if canImport(Darwin)
+        let modified = info.st_mtimespec.tv_sec
+        #else
+        let modified = info.st_mtim.tv_sec
+        #endif
+        self.init(kind: kind, size: Int64(info.st_size), modified: Int64(modified), links: Int(info.st_nlink))
+    }
+}

@@ -1,0 +1,49 @@
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// The error numbers that the store tells apart.
+enum Errno {
+    static let noEntry = ENOENT
+    static let exists = EEXIST
+    static let badFile = EBADF
+    static let noAccess = EACCES
+    static let readOnlyVolume = EROFS
+    static let notPermitted = EPERM
+    static let noSpace = ENOSPC
+    static let quota = EDQUOT
+    static let notFolder = ENOTDIR
+}
+
+extension FileError {
+    var isFull: Bool { number == Errno.noSpace || number == Errno.quota }
+    var isDenied: Bool {
+        number == Errno.noAccess || number == Errno.readOnlyVolume || number == Errno.notPermitted
+    }
+}
+
+extension StoreError {
+    /// The same failure in the words of the public interface.
+    init(_ error: FileError, in location: String) {
+        if error.isFull {
+            self.init(
+                .diskFull, "the disk of \(location) is full (\(error)); free space, or evict with tilegc gc --max-bytes",
+                cause: error)
+        } else if error.isDenied {
+            self.init(.readOnly, "\(location) cannot be written by this user (\(error))", cause: error)
+        } else {
+            self.init(.io, "\(error)", cause: error)
+        }
+    }
+}
+
+extension FileError {
+    /// Whether a blob's path led to something that is no plain file.
+    var isForeignObject: Bool {
+        number == ELOOP || number == EISDIR || number == ENOTDIR || number == ENXIO || number == EMLINK
+    }
+}

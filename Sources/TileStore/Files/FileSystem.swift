@@ -1,0 +1,154 @@
+/// An open file. What the number means is the file system's business.
+package struct OpenFile: Hashable, Sendable {
+    package var number: Int32
+    package init(number: Int32) { self.number = number }
+}
+
+/// A file operation that failed: which one, on which path, and the system's error number.
+package struct FileError: Error, Sendable, CustomStringConvertible {
+    package var operation: String
+    package var path: String
+    package var number: Int32
+    package init(_ operation: String, _ path: String, _ number: Int32) {
+        self.operation = operation
+        self.path = path
+        self.number = number
+    }
+    package var description: String { "\(operation) \(path): \(errorText(number))" }
+}
+
+/// What kind of thing a path names; links are not followed.
+package enum FileKind: Sendable, Equatable { case file, folder, link, other }
+
+/// What `lstat` tells.
+package struct FileStatus: Sendable, Equatable {
+    package var kind: FileKind
+    package var size: Int64
+    /// Seconds since 1970.
+    package var modified: Int64
+    package var links: Int
+    package init(kind: FileKind, size: Int64, modified: Int64, links: Int) {
+        self.kind = kind
+        self.size = size
+        self.modified = modified
+        self.links = links
+    }
+}
+
+/// How a file is opened.
+package enum OpenMode: Sendable {
+    /// For reading; the file must exist; a link is refused (`ELOOP`).
+    case read
+    /// For reading and appending; the file must exist; a link is refused.
+    case append
+    /// For reading and appending; made if absent (mode 0644).
+    case appendCreating
+    /// For writing; must not exist yet (mode 0644).
+    case createNew
+}
+
+/// All that the store asks of an operating system's files: the seam where tests put faults and crashes.
+///
+/// Paths are relative to the cache's folder, `""` being the folder itself. Every function is one system call, or the
+/// few that its comment names. Handles are closed on `exec` (O_CLOEXEC).
+package protocol FileSystem: AnyObject, Sendable {
+    /// The folder's path, for messages.
+    var location: String { get }
+    /// The unit in which the disk gives out space, in bytes (4096 where it cannot be told).
+    var blockSize: Int { get }
+
+    func open(_ path: String, _ mode: OpenMode) throws(FileError) -> OpenFile
+    func close(_ file: OpenFile)
+    /// Reads at an offset; fewer bytes than asked for only at the end of the file.
+    func read(_ file: OpenFile, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) throws(FileError) -> Int
+    /// Appends; may write less than asked (then the next call says why). Returns how many bytes were written.
+    func write(_ file: OpenFile, _ bytes: UnsafeRawBufferPointer) throws(FileError) -> Int
+    func truncate(_ file: OpenFile, to size: Int64) throws(FileError)
+    func sync(_ file: OpenFile) throws(FileError)
+    /// `fstat`.
+    func status(of file: OpenFile) throws(FileError) -> FileStatus
+    /// `lstat`; `nil` where there is nothing.
+    func status(at path: String) throws(FileError) -> FileStatus?
+
+    /// Opens (refusing links), reads at most `buffer.count` bytes from the start, closes. `nil` where there is no file.
+    /// `path` ends with NUL and is relative. This is the read path's only call.
+    func readFile(_ path: UnsafePointer<CChar>, into buffer: UnsafeMutableRawBufferPointer) throws(FileError) -> Int?
+    /// Creates a new file (must not exist) of mode 0444 with the given content, syncs it if asked, closes it.
+    /// On failure the file is removed if that can be done.
+    func createFile(_ path: String, _ bytes: UnsafeRawBufferPointer, sync: Bool) throws(FileError)
+
+    func rename(_ from: String, to: String) throws(FileError)
+    /// Removes a file or link; `false` where there was none.
+    @discardableResult
+    func unlink(_ path: String) throws(FileError) -> Bool
+    /// Makes a folder; `false` where there was one already.
+    @discardableResult
+    func makeFolder(_ path: String) throws(FileError) -> Bool
+    /// Removes an empty folder; `false` where there was none.
+    @discardableResult
+    func removeFolder(_ path: String) throws(FileError) -> Bool
+    /// The names in a folder in no order; `nil` where there is none. Like `readdir`, it may miss what changes meanwhile.
+    func list(_ path: String) throws(FileError) -> [String]?
+    func syncFolder(_ path: String) throws(FileError)
+
+    /// Tries to take the exclusive advisory lock (`flock`); `false` if another holder has it.
+    func tryLock(_ file: OpenFile) throws(FileError) -> Bool
+    func unlock(_ file: OpenFile)
+    /// Whether this user may write in the folder.
+    func mayWrite() -> Bool
+}
+
+extension FileSystem {
+    /// Writes all of it, in as many calls as it takes.
+    package func writeAll(_ file: OpenFile, _ bytes: UnsafeRawBufferPointer) throws(FileError) {
+        var done = 0
+        while done < bytes.count {
+            done += try write(file, UnsafeRawBufferPointer(rebasing: bytes[done...]))
+        }
+    }
+}
+
+extension FileSystem {
+    /// ``createFile(_:_:sync:)`` for bytes in an array.
+    func createFile(_ path: String, bytes: [UInt8], sync: Bool) throws(FileError) {
+        let result = bytes.withUnsafeBytes { raw -> Result<Void, FileError> in
+            do throws(FileError) { return .success(try createFile(path, raw, sync: sync)) } catch { return .failure(error) }
+        }
+        try result.get()
+    }
+}
+
+/// Everything from outside that the store depends on, so that tests can take its place.
+package struct StoreEnvironment: Sendable {
+    package var files: any FileSystem
+    /// The time of day.
+    package var now: @Sendable () -> Timestamp
+    /// Nanoseconds of a clock that never goes back, coarse (a few ms) where that is cheaper.
+    package var coarseTicks: @Sendable () -> UInt64
+    /// Nanoseconds of a clock that never goes back.
+    package var ticks: @Sendable () -> UInt64
+    /// Waits for some nanoseconds, or less.
+    package var pause: @Sendable (UInt64) -> Void
+    /// 64 random bits, for unique names and the salt.
+    package var random: @Sendable () -> UInt64
+    /// A text that is another one after each start of the machine; `nil` where that cannot be told.
+    package var bootID: String?
+    /// Whether the store may run work of its own in the background (compaction, flushing of uses).
+    package var background: Bool
+
+    package init(
+        files: any FileSystem, now: @escaping @Sendable () -> Timestamp,
+        coarseTicks: @escaping @Sendable () -> UInt64, ticks: @escaping @Sendable () -> UInt64,
+        pause: @escaping @Sendable (UInt64) -> Void, random: @escaping @Sendable () -> UInt64, bootID: String?,
+        background: Bool
+    ) {
+        self.files = files
+        self.now = now
+        self.coarseTicks = coarseTicks
+        self.ticks = ticks
+        self.pause = pause
+        self.random = random
+        self.bootID = bootID
+        self.background = background
+    }
+}

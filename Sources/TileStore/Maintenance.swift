@@ -1,0 +1,66 @@
+import Dispatch
+
+/// Work that the store does by itself: flushing uses, compaction, sweeping orphans. One serial queue.
+final class Maintenance: Sendable {
+    private struct State {
+        weak var store: TileStore?
+        var stopped = false
+        var flushScheduled = false
+        var compactionScheduled = false
+        var nextShard: UInt8 = 0
+    }
+    private let state = Locked(State())
+    private let queue = DispatchQueue(label: "tile-store-maintenance", qos: .utility)
+
+    func attach(_ store: TileStore) { state.withLock { $0.store = store } }
+
+    func stop() { state.withLock { $0.stopped = true } }
+
+    /// Uses wait at most ten seconds before they are written down.
+    func scheduleFlush() {
+        let due = state.withLock { state in
+            guard !state.flushScheduled, !state.stopped else { return false }
+            state.flushScheduled = true
+            return true
+        }
+        guard due else { return }
+        queue.asyncAfter(deadline: .now() + 10) { [self] in
+            let store = state.withLock { state in
+                state.flushScheduled = false
+                return state.stopped ? nil : state.store
+            }
+            // A flush that fails (full disk, lock) is tried again with the next uses; only their order is at stake.
+            try? store?.flush()
+        }
+    }
+
+    func scheduleCompaction() {
+        let due = state.withLock { state in
+            guard !state.compactionScheduled, !state.stopped else { return false }
+            state.compactionScheduled = true
+            return true
+        }
+        guard due else { return }
+        queue.async { [self] in
+            let store = state.withLock { $0.stopped ? nil : $0.store }
+            // A compaction that fails leaves journal and checkpoint as they are; the next append asks for it again.
+            _ = try? store?.compactInBackground()
+            state.withLock { $0.compactionScheduled = false }
+        }
+    }
+
+    /// After an eviction: looks through one of the 256 folders of blobs for files that a crash left behind.
+    func scheduleOrphanSweep() {
+        let shard = state.withLock { state -> UInt8? in
+            guard !state.stopped else { return nil }
+            state.nextShard &+= 1
+            return state.nextShard
+        }
+        guard let shard else { return }
+        queue.async { [self] in
+            let store = state.withLock { $0.stopped ? nil : $0.store }
+            // Orphans only cost room; what cannot be removed now is found by the next sweep.
+            _ = try? store?.removeOrphans(inShard: shard)
+        }
+    }
+}

@@ -1,0 +1,222 @@
+/// A checkpoint being written while others read and write: the tables are walked in short slices.
+///
+/// It may be fuzzy, because records are absolute: what changes while it is written stands in the journal that begins where
+/// the checkpoint begins. Entries come before the recency of blobs, so that a use that only an entry removed meanwhile
+/// remembers is still seen. Holding `compact.lock` makes it the only one.
+package final class Compaction {
+    private let store: TileStore
+    private let lockFile: OpenFile
+    private let generation: UInt64
+    private let loads: Int
+    private let temporary: String
+    private var file: OpenFile?
+    private var lines = LineBuffer(capacity: 1 << 16)
+    private var bytes = 0
+    private var records = 0
+    private var entries = 0
+    private var definedSets: Set<UInt32> = []
+    private var phase = Phase.entries(0)
+    private var isOver = false
+
+    private enum Phase { case entries(UInt32), blobs(UInt32), done }
+
+    fileprivate init?(_ store: TileStore) throws {
+        self.store = store
+        let files = store.files
+        let lock = try files.open("compact.lock", .appendCreating)
+        var taken = false
+        do {
+            guard try files.tryLock(lock) else {
+                files.close(lock)
+                return nil
+            }
+            taken = true
+            lockFile = lock
+            (generation, loads) = try store.hold { ledger in
+                // A checkpoint that is missing comes first; else the journal ends here and a new one begins.
+                let newest = try files.newestCheckpoint() ?? 0
+                if newest >= ledger.generation { try ledger.rotate(.live(store.tables)) }
+                return (ledger.generation, ledger.loads)
+            }
+            temporary = "staging/checkpoint-\(String(store.environment.random(), radix: 16))"
+            file = try files.open(temporary, .createNew)
+        } catch {
+            if taken { files.unlock(lock) }
+            files.close(lock)
+            throw error
+        }
+        let header = store.tables.read { t, _ in (t.nextSequence, t.nextSet, t.entryCount, t.blobCount) }
+        lines.checkpointHeader(
+            generation, sequence: header.0, nextSet: header.1, entries: header.2, blobs: header.3)
+        let (limits, boot, regions) = store.tables.read { t, _ in
+            (t.limits, t.boot, t.regions.values.sorted { $0.name < $1.name })
+        }
+        lines.limits(limits, tail: ",")
+        records += 1
+        if let boot {
+            lines.boot(boot, tail: ",")
+            records += 1
+        }
+        for region in regions {
+            lines.region(region, tail: ",")
+            records += 1
+        }
+    }
+
+    deinit { abandon() }
+
+    /// Walks on by so many slots. `false` when all is written.
+    package func step(entries count: Int = 1024) throws -> Bool {
+        guard !isOver else { return false }
+        let end = UInt32(clamping: max(1, count))
+        store.tables.read { t, _ in
+            switch phase {
+            case .entries(let from):
+                let to = min(t.entries.count, from &+ end)
+                for slot in from..<max(from, to) { write(slot, t) }
+                phase = to >= t.entries.count ? .blobs(0) : .entries(to)
+            case .blobs(let from):
+                let to = min(t.blobs.count, from &+ end)
+                for slot in from..<max(from, to) { writeRecency(slot, t) }
+                phase = to >= t.blobs.count ? .done : .blobs(to)
+            case .done: break
+            }
+        }
+        if lines.count > 1 << 18 { try drain() }
+        if case .done = phase { return false }
+        return true
+    }
+
+    private func write(_ slot: UInt32, _ t: Tables) {
+        let record = t.entries[slot].pointee
+        guard record.isLive, record.blob == noSlot || t.blobs[record.blob].pointee.isLive,
+            let set = t.sets[Int(record.set)]
+        else { return }
+        if definedSets.insert(set.number).inserted {
+            lines.set(set.number, set.fields, tail: ",")
+            records += 1
+        }
+        let entry = t.entry(slot)
+        lines.put(
+            entry.key, blob: entry.blob, size: entry.size, set: set.number, entry.metadata, recency: entry.recency,
+            lastUsed: entry.lastUsed, tail: ",")
+        records += 1
+        entries += 1
+    }
+
+    /// A blob remembers uses through entries that it no longer has.
+    private func writeRecency(_ slot: UInt32, _ t: Tables) {
+        let blob = t.blobs[slot].pointee
+        guard blob.isLive else { return }
+        // Entries carry theirs with them; only a blob that was used later needs a line. Long chains are not walked.
+        var entry = blob.firstEntry
+        var steps = 0
+        while entry != noSlot, steps < 64 {
+            if t.entries[entry].pointee.recency == blob.recency { return }
+            entry = t.entries[entry].pointee.sibling
+            steps += 1
+        }
+        lines.blobRecency(blob.digest, blob.recency, tail: ",")
+        records += 1
+    }
+
+    private func drain() throws {
+        guard let file else { return }
+        do throws(FileError) { try store.files.writeAll(file, lines.bytes) } catch {
+            throw StoreError(error, in: store.files.location)
+        }
+        bytes += lines.count
+        lines.removeAll()
+    }
+
+    /// Puts the checkpoint in its place and removes what it replaces. `nil` if a newer one is there already.
+    package func finish() throws -> CompactionReport? {
+        guard !isOver else { return nil }
+        while try step() {}
+        defer { abandon() }
+        lines.checkpointEnd(records)
+        try drain()
+        let files = store.files
+        do {
+            if let file {
+                try files.sync(file)
+                files.close(file)
+                self.file = nil
+            }
+            let installed = try store.hold { ledger -> Bool in
+                // The walk was over tables that were replaced meanwhile: slots may have been missed.
+                guard ledger.loads == loads, try (files.newestCheckpoint() ?? 0) < generation else { return false }
+                try files.rename(temporary, to: Ledger.checkpointPath(generation))
+                return true
+            }
+            guard installed else { return nil }
+            try files.syncFolder("manifest")
+            try store.hold { ledger in
+                try removeOlder(files)
+                ledger.checkpointGeneration = generation
+                ledger.checkpointBytes = Int64(bytes)
+                ledger.chainBytes = 0
+            }
+        } catch let error as FileError {
+            throw StoreError(error, in: files.location)
+        }
+        return CompactionReport(entries: entries, checkpointBytes: bytes)
+    }
+
+    private func removeOlder(_ files: any FileSystem) throws(FileError) {
+        for name in try files.list("manifest") ?? [] {
+            for (prefix, suffix) in [("journal-", ".jsonl"), ("checkpoint-", ".json"), ("index-", ".bin")] {
+                if let n = Ledger.generation(of: name, prefix, suffix), n < generation { try files.unlink("manifest/" + name) }
+            }
+        }
+    }
+
+    /// Gives up: nothing is lost, the journals go on as they are.
+    package func abandon() {
+        guard !isOver else { return }
+        isOver = true
+        if let file { store.files.close(file) }
+        file = nil
+        // Nobody reads it; what stays behind is swept when the cache is opened an hour later.
+        _ = try? store.files.unlink(temporary)
+        store.files.unlock(lockFile)
+        store.files.close(lockFile)
+    }
+}
+
+extension FileSystem {
+    func newestCheckpoint() throws(FileError) -> UInt64? {
+        try list("manifest")?.compactMap { Ledger.generation(of: $0, "checkpoint-", ".json") }.max()
+    }
+}
+
+extension TileStore {
+    /// Rewrites the manifest as a fresh checkpoint. Readers and writers go on meanwhile.
+    ///
+    /// - Throws: ``StoreError/Code/busy`` if another process is at it.
+    public func compact() throws -> CompactionReport {
+        for _ in 0..<3 {
+            guard let compaction = try beginCompaction() else {
+                throw StoreError(.busy, "another process is compacting \(files.location); it does the same work")
+            }
+            if let report = try compaction.finish() { return report }
+        }
+        throw StoreError(.busy, "the manifest of \(files.location) changed too fast to be compacted; try again")
+    }
+
+    package func beginCompaction() throws -> Compaction? {
+        guard !isReadOnly else {
+            throw StoreError(.readOnly, "\(files.location) is open for reading alone; it cannot be compacted")
+        }
+        do { return try Compaction(self) } catch let error as FileError {
+            throw StoreError(error, in: files.location)
+        }
+    }
+
+    func compactInBackground() throws -> CompactionReport? { try beginCompaction()?.finish() }
+
+    /// Due when the journals are larger than half the checkpoint, and than a megabyte.
+    func isCompactionDue(_ ledger: Ledger) -> Bool {
+        ledger.offset + ledger.chainBytes > max(1 << 20, ledger.checkpointBytes / 2)
+    }
+}

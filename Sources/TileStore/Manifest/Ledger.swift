@@ -1,0 +1,550 @@
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// The journal as this process sees it: which file, read up to where, and the cache's locks.
+///
+/// Not thread-safe: ``TileStore`` keeps it behind its commit lock. "Under the lock" means the cache's `flock`.
+final class Ledger {
+    let environment: StoreEnvironment
+    let files: any FileSystem
+    let durable: Bool
+    var readOnly = false
+    var isClosed = false
+
+    private(set) var generation: UInt64 = 0
+    private(set) var offset: Int64 = 0
+    private var journal: OpenFile?
+    private var lastChecksum: UInt32?
+    /// A rotate record was read whose journal is not there yet.
+    private var awaitedGeneration: UInt64?
+    /// The newest checkpoint known, its size, and the bytes of the journals between it and the current one.
+    var checkpointGeneration: UInt64 = 0
+    var checkpointBytes: Int64 = 0
+    var chainBytes: Int64 = 0
+    /// Lines that could not be read, in the files that were loaded.
+    private(set) var damagedLines = 0
+    /// Whether an unlocked reader met a line that only a holder of the lock may judge.
+    private(set) var needsJudgement = false
+    /// Counts up whenever the tables are loaded anew.
+    private(set) var loads = 0
+    /// Whether the reserve was given up and is still to be made again.
+    var reserveGone = false
+
+    private var lockFile: OpenFile?
+    private var buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 16, alignment: 8)
+    private let reader = LineReader()
+    private let hashSeed: UInt64
+
+    init(environment: StoreEnvironment, durable: Bool) {
+        self.environment = environment
+        files = environment.files
+        self.durable = durable
+        hashSeed = environment.random()
+    }
+
+    deinit {
+        close()
+        buffer.deallocate()
+    }
+
+    func close() {
+        if let journal { files.close(journal) }
+        if let lockFile { files.close(lockFile) }
+        journal = nil
+        lockFile = nil
+    }
+
+    static func journalPath(_ n: UInt64) -> String { "manifest/journal-\(n).jsonl" }
+    static func checkpointPath(_ n: UInt64) -> String { "manifest/checkpoint-\(n).json" }
+
+    /// The generation in a manifest file's name.
+    static func generation(of name: String, _ prefix: String, _ suffix: String) -> UInt64? {
+        guard name.hasPrefix(prefix), name.hasSuffix(suffix) else { return nil }
+        let digits = name.dropFirst(prefix.count).dropLast(suffix.count)
+        guard let n = UInt64(digits), String(n) == digits else { return nil }
+        return n
+    }
+
+    // MARK: The lock
+
+    func openLock() throws(FileError) {
+        guard lockFile == nil else { return }
+        lockFile = try files.open("lock", readOnly ? .read : .appendCreating)
+    }
+
+    /// Takes the cache's lock, waiting a bounded time. `true` if the folder was replaced, so that all must be loaded anew.
+    func acquire(wait seconds: Double, folderIsNew: Bool = false) throws -> Bool {
+        var replaced = false
+        while true {
+            try openLock()
+            guard let lockFile else { throw StoreError(.closed, "the store is closed") }
+            try waitForLock(lockFile, seconds)
+            // A lock file without a name belongs to a folder that is no more.
+            let links = try files.status(of: lockFile).links
+            if links > 0 { return replaced }
+            files.close(lockFile)
+            self.lockFile = nil
+            replaced = true
+            guard try folderIsNew || files.status(at: "tilecache.json") != nil else {
+                throw StoreError(
+                    .noSuchCache, "\(files.location) was removed while it was open; open the cache anew to make it again")
+            }
+        }
+    }
+
+    private func waitForLock(_ file: OpenFile, _ seconds: Double) throws {
+        if try files.tryLock(file) { return }
+        let limit = environment.ticks() &+ UInt64(max(0, min(seconds, 3600)) * 1e9)
+        var pause: UInt64 = 20_000
+        while environment.ticks() < limit {
+            environment.pause(pause)
+            if try files.tryLock(file) { return }
+            pause = min(pause * 3 / 2, 2_000_000)
+        }
+        throw StoreError(
+            .locked, "another process has held \(files.location)/lock for \(seconds) s; try again, or see who holds it")
+    }
+
+    func release() { if let lockFile { files.unlock(lockFile) } }
+
+    // MARK: Loading
+
+    /// Reads the newest checkpoint and the journals after it into new tables.
+    ///
+    /// - Parameter underLock: Whether the caller holds the lock. Without it nothing is created; `nil` means that only a
+    ///   holder of the lock can tell what is the case.
+    func load(underLock: Bool) throws -> Tables? {
+        for _ in 0..<8 {
+            guard let newest = try files.newestCheckpoint() else {
+                // An empty listing proves nothing without the lock.
+                guard underLock else { return nil }
+                guard try createFirst() else { continue }
+                continue
+            }
+            guard let checkpoint = try openIfThere(Self.checkpointPath(newest)) else { continue }
+            defer { files.close(checkpoint) }
+            var next = try openIfThere(Self.journalPath(newest), forAppending: true)
+            if next == nil, underLock {
+                try createJournal(newest, after: 0, previous: nil)
+                next = try openIfThere(Self.journalPath(newest), forAppending: true)
+            }
+            guard let next else { continue }
+            if let journal { files.close(journal) }
+            journal = next
+            (generation, offset, lastChecksum, awaitedGeneration) = (newest, 0, nil, nil)
+            (damagedLines, needsJudgement, chainBytes) = (0, false, 0)
+            checkpointGeneration = newest
+            checkpointBytes = try files.status(of: checkpoint).size
+            let tables = try readCheckpoint(checkpoint, newest)
+            try advance(.direct(tables), underLock: underLock)
+            while tables.sweep(1 << 20) {}
+            tables.finishLoading()
+            loads += 1
+            return tables
+        }
+        if underLock {
+            throw StoreError(.damaged, "the manifest in \(files.location) keeps changing under the lock; see tilegc verify")
+        }
+        return nil
+    }
+
+    private func openIfThere(_ path: String, forAppending: Bool = false) throws(FileError) -> OpenFile? {
+        do throws(FileError) {
+            return try files.open(path, forAppending && !readOnly ? .append : .read)
+        } catch {
+            if error.number == Errno.noEntry { return nil }
+            throw error
+        }
+    }
+
+    /// Makes the first checkpoint and journal of a new cache, or the checkpoint that an unfinished creation lacks.
+    private func createFirst() throws -> Bool {
+        let journals = try files.list("manifest")?.compactMap { Self.generation(of: $0, "journal-", ".jsonl") } ?? []
+        if let oldest = journals.min(), oldest > 0 {
+            throw StoreError(
+                .damaged,
+                "\(files.location)/manifest has journal-\(oldest).jsonl but no checkpoint: restore checkpoint-\(oldest).json "
+                    + "from a backup, or remove the folder and let the cache fill again")
+        }
+        if journals.isEmpty { try createJournal(0, after: 0, previous: nil) }
+        var lines = LineBuffer()
+        lines.checkpointHeader(0, sequence: 1, nextSet: 1, entries: 0, blobs: 0)
+        lines.checkpointEnd(0)
+        let temporary = "staging/checkpoint-\(String(environment.random(), radix: 16))"
+        try files.createFile(temporary, lines.bytes, sync: durable)
+        try files.rename(temporary, to: Self.checkpointPath(0))
+        if durable { try files.syncFolder("manifest") }
+        return true
+    }
+
+    /// Makes a journal with its header, in place of any leftover of that name.
+    func createJournal(_ n: UInt64, after length: Int64, previous: UInt32?) throws {
+        let path = Self.journalPath(n)
+        try files.unlink(path)
+        let file = try files.open(path, .createNew)
+        defer { files.close(file) }
+        var lines = LineBuffer()
+        lines.journalHeader(n, after: length, previous: previous)
+        do throws(FileError) {
+            try files.writeAll(file, lines.bytes)
+            if durable {
+                try files.sync(file)
+                try files.syncFolder("manifest")
+            }
+        } catch {
+            try files.unlink(path)
+            throw error
+        }
+    }
+
+    private func readCheckpoint(_ file: OpenFile, _ number: UInt64) throws -> Tables {
+        var tables: Tables?
+        var at: Int64 = 0
+        var (records, ended) = (0, false)
+        func start(_ header: CheckpointHeader) -> Tables {
+            let made = Tables(
+                blockSize: files.blockSize, hashSeed: hashSeed, expectedEntries: header.entries,
+                expectedBlobs: header.blobs)
+            made.beginLoading()
+            made.generation = number
+            made.nextSequence = max(1, header.sequence)
+            made.nextSet = max(1, header.nextSet)
+            return made
+        }
+        if buffer.count < 1 << 20 { resizeBuffer(1 << 20) }
+        while true {
+            let n = try files.read(file, into: buffer, at: at)
+            if n == 0 { break }
+            var from = 0
+            while from < n, let end = newline(from, n) {
+                var line = UnsafeRawBufferPointer(rebasing: buffer[from..<end])
+                from = end + 1
+                if tables == nil {
+                    if let header = CheckpointHeader(line) {
+                        tables = start(header)
+                        continue
+                    }
+                    // Without a header the lines still say everything but the number of them.
+                    damagedLines += 1
+                    tables = start(CheckpointHeader())
+                    continue
+                }
+                if line.last == 0x2C { line = UnsafeRawBufferPointer(rebasing: line.dropLast()) }
+                if line.count == 2, line[0] == 0x5D { continue }
+                guard let tables else { continue }
+                guard let body = LineReader.body(of: line), let parsed = reader.read(body) else {
+                    damagedLines += 1
+                    continue
+                }
+                switch tables.apply(parsed, inCheckpoint: true) {
+                case .end(let count):
+                    ended = true
+                    if count != records { damagedLines += 1 }
+                case .damaged: damagedLines += 1
+                case .done, .rotate, .header: break
+                }
+                records += 1
+            }
+            at += Int64(from)
+            if from == 0 {
+                if n < buffer.count || buffer.count >= 1 << 26 {
+                    damagedLines += 1
+                    break
+                }
+                resizeBuffer(buffer.count * 2)
+            } else if n < buffer.count, from == n {
+                break
+            }
+        }
+        // A checkpoint without its last line was cut short: what it has is used, and verify tells.
+        if !ended { damagedLines += 1 }
+        return tables ?? start(CheckpointHeader())
+    }
+
+    private func newline(_ from: Int, _ end: Int) -> Int? {
+        guard let base = buffer.baseAddress, let found = memchr(base + from, 0x0A, end - from) else { return nil }
+        return UnsafeRawPointer(found) - UnsafeRawPointer(base)
+    }
+
+    private func resizeBuffer(_ size: Int) {
+        buffer.deallocate()
+        buffer = .allocate(byteCount: size, alignment: 8)
+    }
+
+    // MARK: Catching up
+
+    /// Where lines are applied: in tables that nobody else sees yet, or in those that readers use.
+    enum Target {
+        case direct(Tables)
+        case live(Striped<Tables, ReaderLocal>)
+
+        func apply(_ body: (Tables) -> Void) {
+            switch self {
+            case .direct(let tables): body(tables)
+            case .live(let striped): striped.write { body($0) }
+            }
+        }
+    }
+
+    /// Whether the journal may have grown: one `fstat`.
+    func hasNews() throws(FileError) -> Bool {
+        guard let journal else { return false }
+        if awaitedGeneration != nil { return true }
+        return try files.status(of: journal).size > offset
+    }
+
+    /// Reads on from where this process is, following rotate records. `false` means that a newer checkpoint must be loaded.
+    @discardableResult
+    func advance(_ target: Target, underLock: Bool) throws -> Bool {
+        needsJudgement = false
+        while true {
+            if let awaited = awaitedGeneration {
+                guard try follow(to: awaited, target, underLock: underLock) else { return awaitedGeneration != nil }
+                continue
+            }
+            guard let journal else { throw StoreError(.closed, "the store is closed") }
+            let size = try files.status(of: journal).size
+            if size <= offset {
+                // Shorter than what was read: somebody put an older file in its place.
+                return size == offset || offset == 0
+            }
+            let wanted = Int(min(size - offset, 1 << 20))
+            if buffer.count < wanted { resizeBuffer(max(wanted, 1 << 16)) }
+            let n = try files.read(journal, into: UnsafeMutableRawBufferPointer(rebasing: buffer[..<wanted]), at: offset)
+            if n == 0 { return true }
+            let used = consume(UnsafeRawBufferPointer(rebasing: buffer[..<n]), target)
+            offset += Int64(used)
+            if used > 0 { continue }
+            // Not one whole right line: longer than the buffer, torn, or damaged.
+            if buffer[..<n].firstIndex(of: 0x0A) == nil, offset + Int64(n) < size, buffer.count < 1 << 26 {
+                resizeBuffer(buffer.count * 2)
+                let more = try files.read(journal, into: buffer, at: offset)
+                let usedNow = consume(UnsafeRawBufferPointer(rebasing: buffer[..<more]), target)
+                offset += Int64(usedNow)
+                if usedNow > 0 || more < buffer.count { if usedNow > 0 { continue } } else { continue }
+            }
+            guard underLock else {
+                needsJudgement = buffer[..<n].contains(0x0A)
+                return true
+            }
+            try judge(journal, size)
+        }
+    }
+
+    /// Applies whole lines whose checksums are right; returns how many bytes they took. Stops behind a rotate record.
+    func consume(_ bytes: UnsafeRawBufferPointer, _ target: Target) -> Int {
+        var from = 0
+        var stop = false
+        while from < bytes.count, !stop {
+            // Readers come in between: a few hundred lines at a time.
+            target.apply { tables in
+                var lines = 0
+                while from < bytes.count, lines < 256, !stop {
+                    guard let base = bytes.baseAddress, let found = memchr(base + from, 0x0A, bytes.count - from) else {
+                        stop = true
+                        return
+                    }
+                    let end = UnsafeRawPointer(found) - base
+                    let line = UnsafeRawBufferPointer(rebasing: bytes[from..<end])
+                    guard let body = LineReader.body(of: line) else {
+                        stop = true
+                        return
+                    }
+                    lastChecksum = LineReader.checksum(line, at: line.count - 10)
+                    from = end + 1
+                    lines += 1
+                    switch reader.read(body).map({ tables.apply($0) }) ?? .damaged {
+                    case .rotate(let next):
+                        awaitedGeneration = next
+                        stop = true
+                    case .damaged, .end: damagedLines += 1
+                    case .done, .header: break
+                    }
+                }
+            }
+        }
+        return from
+    }
+
+    /// Decides, under the lock, about bytes that are no right line: a tail that is torn is cut, damage in the middle skipped.
+    private func judge(_ journal: OpenFile, _ size: Int64) throws {
+        // Any right line further on means that what is here was damaged later, not torn while it was written.
+        var at = offset
+        var firstRight: Int64?
+        var skipped = 0
+        var partial = false
+        scan: while at < size {
+            let n = try files.read(journal, into: buffer, at: at)
+            if n == 0 { break }
+            var from = 0
+            while from < n, let end = newline(from, n) {
+                let line = UnsafeRawBufferPointer(rebasing: buffer[from..<end])
+                if !partial, LineReader.body(of: line) != nil {
+                    firstRight = at + Int64(from)
+                    break scan
+                }
+                if !partial { skipped += 1 }
+                partial = false
+                from = end + 1
+            }
+            if from == 0 {
+                // A "line" longer than the buffer: pass over it.
+                at += Int64(n)
+                if !partial { skipped += 1 }
+                partial = true
+            } else {
+                at += Int64(from)
+            }
+        }
+        if let firstRight {
+            damagedLines += max(1, skipped)
+            offset = firstRight
+        } else if readOnly {
+            // Without the right to write nothing is cut; what follows is nothing that can be read anyway.
+            offset = size
+        } else {
+            try files.truncate(journal, to: offset)
+        }
+    }
+
+    /// Goes on in the next journal. `false`: it is not there, or a newer checkpoint must be loaded (then nothing is awaited).
+    private func follow(to next: UInt64, _ target: Target, underLock: Bool) throws -> Bool {
+        var file = try openIfThere(Self.journalPath(next), forAppending: true)
+        if file == nil {
+            if let newest = try files.newestCheckpoint(), newest > generation {
+                if newest > next || !underLock {
+                    awaitedGeneration = nil
+                    return false
+                }
+            }
+            // Not there: its maker died before, or it is already deleted. Only the lock tells.
+            guard underLock, !readOnly else { return false }
+            try createJournal(next, after: offset, previous: lastChecksum)
+            file = try openIfThere(Self.journalPath(next), forAppending: true)
+        }
+        guard let file else { return false }
+        if let journal { files.close(journal) }
+        chainBytes += offset
+        journal = file
+        (generation, offset, awaitedGeneration) = (next, 0, nil)
+        lastChecksum = nil
+        target.apply { $0.startGeneration(next) }
+        return true
+    }
+
+    // MARK: Appending
+
+    /// Appends whole lines and carries them out. Only under the lock, caught up.
+    ///
+    /// If the disk refuses, whole lines that got there stand (and are carried out), the rest is cut off again.
+    /// - Returns: How many of the bytes stand.
+    func append(_ lines: borrowing LineBuffer, _ target: Target) throws(AppendFailure) {
+        guard let journal else { throw AppendFailure(standing: 0, cause: FileError("append", "journal", Errno.badFile)) }
+        let bytes = lines.bytes
+        var written = 0
+        do throws(FileError) {
+            if offset == 0 { try writeHeader(journal) }
+            while written < bytes.count {
+                written += try files.write(journal, UnsafeRawBufferPointer(rebasing: bytes[written...]))
+            }
+            if durable { try files.sync(journal) }
+            _ = take(bytes, target)
+        } catch {
+            let whole = bytes[..<written].lastIndex(of: 0x0A).map { $0 + 1 } ?? 0
+            // If even this fails, whoever holds the lock next cuts the torn tail.
+            try? files.truncate(journal, to: offset + Int64(whole))
+            let standing = take(UnsafeRawBufferPointer(rebasing: bytes[..<whole]), target)
+            throw AppendFailure(standing: standing, cause: FileError(error.operation, Self.journalPath(generation), error.number))
+        }
+    }
+
+    private func take(_ bytes: UnsafeRawBufferPointer, _ target: Target) -> Int {
+        let used = consume(bytes, target)
+        offset += Int64(used)
+        return used
+    }
+
+    /// A journal that a power cut emptied gets its first line again.
+    private func writeHeader(_ journal: OpenFile) throws(FileError) {
+        var header = LineBuffer(capacity: 128)
+        header.journalHeader(generation, after: 0, previous: nil)
+        do throws(FileError) {
+            try files.writeAll(journal, header.bytes)
+        } catch {
+            try? files.truncate(journal, to: 0)  // as above
+            throw error
+        }
+        lastChecksum = LineReader.checksum(header.bytes, at: header.count - 11)
+        offset = Int64(header.count)
+    }
+
+    /// Ends this journal and goes on in the next one. Only under both locks, caught up.
+    func rotate(_ target: Target) throws {
+        let next = generation + 1
+        try createJournal(next, after: offset, previous: lastChecksum)
+        var lines = LineBuffer(capacity: 128)
+        lines.rotate(to: next)
+        do throws(AppendFailure) { try append(lines, target) } catch { throw error.cause }
+        guard try advance(target, underLock: true) else {
+            throw StoreError(.damaged, "journal \(next) vanished from \(files.location)/manifest while it was made")
+        }
+    }
+
+    /// Forgets damage that a fresh checkpoint has left behind.
+    func forgetDamage() { damagedLines = 0 }
+}
+
+/// An append that the disk refused: so many bytes of it stand all the same.
+struct AppendFailure: Error {
+    var standing: Int
+    var cause: FileError
+}
+
+/// The first line of a checkpoint.
+struct CheckpointHeader {
+    var sequence: UInt64 = 1
+    var nextSet: UInt32 = 1
+    var entries = 0
+    var blobs = 0
+
+    init() {}
+
+    /// `{"checkpoint":…,"c":"xxxxxxxx","records":[`
+    init?(_ line: UnsafeRawBufferPointer) {
+        let tail = ",\"c\":\"xxxxxxxx\",\"records\":[".utf8.count
+        let end = line.count - tail
+        guard end > 0, line.last == 0x5B, let sum = LineReader.checksum(line, at: end + 6),
+            LineChecksum.of(UnsafeRawBufferPointer(rebasing: line[..<end])) == sum,
+            let object = (Array(line[..<end]) + [0x7D]).withUnsafeBytes({ JSONValue($0) })?.object
+        else { return nil }
+        sequence = object["sequence"]?.unsigned ?? 1
+        nextSet = object["nextSet"]?.unsigned.flatMap { UInt32(exactly: $0) } ?? 1
+        // Hints for sizing only: bounded, because they come from outside.
+        entries = Int(clamping: min(object["entries"]?.unsigned ?? 0, 1 << 27))
+        blobs = Int(clamping: min(object["blobs"]?.unsigned ?? 0, 1 << 27))
+    }
+}
+
+/// What each stripe of readers has for itself.
+struct ReaderLocal {
+    /// Uses that have not been written down, oldest first; a key may stand there more than once.
+    var uses: [PendingUse] = []
+    /// When this stripe last asked whether the journal has grown.
+    var lastNews: UInt64 = 0
+}
+
+/// A use that has not been written down: of a key, while it had a certain blob.
+struct PendingUse: Hashable {
+    var key: PackedKey
+    var digestPrefix: UInt32
+
+    init(key: PackedKey, blob: BlobDigest?) {
+        self.key = key
+        digestPrefix = blob.map { UInt32(truncatingIfNeeded: $0.c) | 1 } ?? 0
+    }
+}

@@ -1,0 +1,191 @@
+/// Bytes of manifest lines being written: grows, is reused, and closes each line with its checksum.
+struct LineBuffer: ~Copyable {
+    private(set) var count = 0
+    private var capacity: Int
+    private var memory: UnsafeMutablePointer<UInt8>
+    private var lineStart = 0
+
+    init(capacity: Int = 4096) {
+        self.capacity = capacity
+        memory = .allocate(capacity: capacity)
+    }
+
+    deinit { memory.deallocate() }
+
+    var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: memory, count: count) }
+
+    mutating func removeAll() {
+        count = 0
+        lineStart = 0
+        if capacity > 1 << 20 {
+            memory.deallocate()
+            capacity = 1 << 16
+            memory = .allocate(capacity: capacity)
+        }
+    }
+
+    /// Drops the first bytes: those that have been written.
+    mutating func removeFirst(_ n: Int) {
+        memory.update(from: memory + n, count: count - n)
+        count -= n
+        lineStart = count
+    }
+
+    @inline(__always)
+    private mutating func reserve(_ more: Int) {
+        if count &+ more > capacity { grow(more) }
+    }
+
+    private mutating func grow(_ more: Int) {
+        let larger = max(capacity * 2, count + more)
+        let fresh = UnsafeMutablePointer<UInt8>.allocate(capacity: larger)
+        fresh.update(from: memory, count: count)
+        memory.deallocate()
+        memory = fresh
+        capacity = larger
+    }
+
+    @inline(__always)
+    mutating func literal(_ text: StaticString) {
+        let length = text.utf8CodeUnitCount
+        reserve(length)
+        (memory + count).update(from: text.utf8Start, count: length)
+        count &+= length
+    }
+
+    @inline(__always)
+    mutating func byte(_ byte: UInt8) {
+        reserve(1)
+        memory[count] = byte
+        count &+= 1
+    }
+
+    mutating func raw(_ bytes: UnsafeRawBufferPointer) {
+        guard let base = bytes.baseAddress else { return }
+        reserve(bytes.count)
+        (memory + count).update(from: base.assumingMemoryBound(to: UInt8.self), count: bytes.count)
+        count += bytes.count
+    }
+
+    @inline(__always)
+    mutating func number(_ value: UInt64) {
+        reserve(20)
+        var digits: (UInt64, UInt64, UInt64) = (0, 0, 0)
+        withUnsafeMutableBytes(of: &digits) { scratch in
+            var at = 20
+            var rest = value
+            repeat {
+                at &-= 1
+                let (quotient, digit) = rest.quotientAndRemainder(dividingBy: 10)
+                scratch[at] = 0x30 &+ UInt8(truncatingIfNeeded: digit)
+                rest = quotient
+            } while rest != 0
+            let source = scratch.baseAddress.unsafelyUnwrapped.assumingMemoryBound(to: UInt8.self) + at
+            (memory + count).update(from: source, count: 20 &- at)
+            count &+= 20 &- at
+        }
+    }
+
+    mutating func number(_ value: Int) { number(UInt64(max(0, value))) }
+    mutating func number(_ value: UInt32) { number(UInt64(value)) }
+
+    mutating func hex(_ digest: BlobDigest) {
+        reserve(64)
+        var at = count
+        let memory = memory
+        digest.forEachHexDigit {
+            memory[at] = $0
+            at &+= 1
+        }
+        count = at
+    }
+
+    /// The text of a key, which needs no escaping.
+    mutating func key(_ key: TileKey) {
+        text(key.source.description)
+        switch key.address {
+        case .tile(let tile):
+            byte(0x2F)
+            number(tile.z)
+            byte(0x2F)
+            number(tile.x)
+            byte(0x2F)
+            number(tile.y)
+            if tile.scale != 1 {
+                byte(UInt8(ascii: "@"))
+                number(tile.scale)
+                byte(UInt8(ascii: "x"))
+            }
+            if let format = tile.format {
+                byte(UInt8(ascii: "."))
+                text(format)
+            }
+        case .resource(let resource):
+            byte(UInt8(ascii: ":"))
+            text(resource.path)
+            if let query = resource.query { text("?\(query)") }
+            if let variant = resource.variant { text("#\(variant)") }
+        }
+    }
+
+    /// Text without quotes, as it is.
+    mutating func text(_ text: String) {
+        var text = text
+        text.withUTF8 { raw(UnsafeRawBufferPointer($0)) }
+    }
+
+    /// A JSON string, quotes and escapes included.
+    mutating func string(_ text: String) {
+        var text = text
+        text.withUTF8 { string(utf8: UnsafeRawBufferPointer($0)) }
+    }
+
+    mutating func string(utf8 bytes: UnsafeRawBufferPointer) {
+        byte(0x22)
+        for c in bytes {
+            if c == 0x22 || c == 0x5C {
+                byte(0x5C)
+                byte(c)
+            } else if c < 0x20 || c == 0x7F {
+                literal("\\u00")
+                let (high, low) = (c >> 4, c & 15)
+                byte(high < 10 ? 0x30 + high : 0x57 + high)
+                byte(low < 10 ? 0x30 + low : 0x57 + low)
+            } else {
+                byte(c)
+            }
+        }
+        byte(0x22)
+    }
+
+    /// Closes the object that was begun at the line's start with its checksum and a newline.
+    ///
+    /// - Parameter tail: What follows the object on its line: nothing in a journal, a comma in a checkpoint.
+    @inline(__always)
+    mutating func endLine(_ tail: StaticString = "") {
+        closeObject()
+        byte(0x7D)
+        literal(tail)
+        byte(0x0A)
+        lineStart = count
+    }
+
+    /// Writes the checksum member without closing the object.
+    @inline(__always)
+    mutating func closeObject() {
+        let sum = LineChecksum.of(UnsafeRawBufferPointer(start: memory + lineStart, count: count - lineStart))
+        literal(",\"c\":\"")
+        checksum(sum)
+        byte(0x22)
+    }
+
+    mutating func checksum(_ sum: UInt32) {
+        for shift in stride(from: UInt32(28), through: 0, by: -4) {
+            let digit = UInt8(sum >> shift & 15)
+            byte(digit < 10 ? 0x30 + digit : 0x57 + digit)
+        }
+    }
+
+    /// Marks what is written so far as complete lines of their own.
+    mutating func markLineStart() { lineStart = count }
+}

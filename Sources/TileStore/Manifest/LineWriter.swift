@@ -1,0 +1,214 @@
+/// The lines of the manifest as this program writes them. Docs/on-disk-format.md describes each.
+extension LineBuffer {
+    mutating func put(
+        _ key: TileKey, blob: BlobDigest?, size: Int, set: UInt32, _ metadata: TileMetadata, recency: UInt64,
+        lastUsed: Timestamp? = nil, tail: StaticString = ""
+    ) {
+        literal("{\"key\":\"")
+        self.key(key)
+        byte(0x22)
+        if let blob {
+            literal(",\"blob\":\"")
+            hex(blob)
+            literal("\",\"size\":")
+            number(size)
+        }
+        literal(",\"set\":")
+        number(set)
+        if let etag = metadata.etag, !etag.isEmpty {
+            literal(",\"etag\":")
+            string(etag)
+        }
+        if let lastModified = metadata.lastModified {
+            literal(",\"mod\":")
+            number(lastModified.packed)
+        }
+        literal(",\"at\":")
+        number(metadata.storedAt.packed)
+        if let date = metadata.date {
+            literal(",\"date\":")
+            number(date.packed)
+        }
+        if metadata.initialAge > 0 {
+            literal(",\"age\":")
+            number(UInt32(clamping: min(metadata.initialAge, Int(Int32.max))))
+        }
+        literal(",\"exp\":")
+        number(metadata.expires.packed)
+        literal(",\"use\":")
+        number(recency)
+        if let lastUsed, lastUsed.packed != metadata.storedAt.packed {
+            literal(",\"used\":")
+            number(lastUsed.packed)
+        }
+        endLine(tail)
+    }
+
+    mutating func set(_ number: UInt32, _ fields: ResponseFields, tail: StaticString = "") {
+        literal("{\"set\":")
+        self.number(number)
+        literal(",\"status\":")
+        self.number(fields.status)
+        if let type = fields.mediaType {
+            literal(",\"type\":")
+            string(type)
+        }
+        if let encoding = fields.contentEncoding {
+            literal(",\"encoding\":")
+            string(encoding)
+        }
+        if fields.staleWhileRevalidate > 0 {
+            literal(",\"swr\":")
+            self.number(fields.staleWhileRevalidate)
+        }
+        if fields.staleIfError > 0 {
+            literal(",\"sie\":")
+            self.number(fields.staleIfError)
+        }
+        if fields.mustRevalidate { literal(",\"mustRevalidate\":true") }
+        if fields.noCache { literal(",\"noCache\":true") }
+        if !fields.headers.isEmpty {
+            literal(",\"headers\":[")
+            for (i, header) in fields.headers.enumerated() {
+                literal(i == 0 ? "[" : ",[")
+                string(header.name)
+                byte(0x2C)
+                string(header.value)
+                byte(0x5D)
+            }
+            byte(0x5D)
+        }
+        endLine(tail)
+    }
+
+    private mutating func keys(_ keys: some Sequence<TileKey>) {
+        byte(0x5B)
+        var first = true
+        for key in keys {
+            literal(first ? "\"" : ",\"")
+            self.key(key)
+            byte(0x22)
+            first = false
+        }
+        byte(0x5D)
+    }
+
+    mutating func gone(_ keys: some Sequence<TileKey>) {
+        literal("{\"gone\":")
+        self.keys(keys)
+        endLine()
+    }
+
+    mutating func drop(_ digest: BlobDigest) {
+        literal("{\"drop\":\"")
+        hex(digest)
+        byte(0x22)
+        endLine()
+    }
+
+    mutating func uses(_ keys: some Sequence<TileKey>, first: UInt64, at time: Timestamp) {
+        literal("{\"uses\":")
+        self.keys(keys)
+        literal(",\"use\":")
+        number(first)
+        literal(",\"at\":")
+        number(time.packed)
+        endLine()
+    }
+
+    mutating func expire(_ keys: some Sequence<TileKey>, at time: Timestamp) {
+        literal("{\"expire\":")
+        self.keys(keys)
+        literal(",\"exp\":")
+        number(time.packed)
+        endLine()
+    }
+
+    mutating func region(_ region: PinnedRegion, tail: StaticString = "") {
+        literal("{\"region\":")
+        string(region.name)
+        literal(",\"source\":")
+        string(region.source.description)
+        if let box = region.box { text(",\"box\":[\(box.west),\(box.south),\(box.east),\(box.north)]") }
+        literal(",\"spans\":[")
+        for (i, span) in region.spans.enumerated() {
+            text(
+                "\(i == 0 ? "" : ",")[\(span.zoom),\(span.columns.lowerBound),\(span.columns.upperBound),"
+                    + "\(span.rows.lowerBound),\(span.rows.upperBound)]")
+        }
+        byte(0x5D)
+        endLine(tail)
+    }
+
+    mutating func regionGone(_ name: String) {
+        literal("{\"regionGone\":")
+        string(name)
+        endLine()
+    }
+
+    mutating func limits(_ limits: StoreLimits, tail: StaticString = "") {
+        literal("{\"limits\":{\"bytes\":")
+        if let capacity = limits.capacity { number(capacity) } else { literal("null") }
+        literal(",\"entries\":")
+        number(limits.entryLimit)
+        byte(0x7D)
+        endLine(tail)
+    }
+
+    mutating func boot(_ id: String?, tail: StaticString = "") {
+        literal("{\"boot\":")
+        if let id { string(id) } else { literal("null") }
+        endLine(tail)
+    }
+
+    mutating func blobRecency(_ digest: BlobDigest, _ recency: UInt64, tail: StaticString) {
+        literal("{\"blob\":\"")
+        hex(digest)
+        literal("\",\"use\":")
+        number(recency)
+        endLine(tail)
+    }
+
+    mutating func rotate(to next: UInt64) {
+        literal("{\"rotate\":")
+        number(next)
+        endLine()
+    }
+
+    mutating func journalHeader(_ generation: UInt64, after length: Int64, previous: UInt32?) {
+        literal("{\"journal\":")
+        number(generation)
+        literal(",\"format\":1,\"after\":")
+        number(UInt64(max(0, length)))
+        literal(",\"previous\":\"")
+        if let previous { checksum(previous) }
+        byte(0x22)
+        endLine()
+    }
+
+    mutating func checkpointHeader(
+        _ generation: UInt64, sequence: UInt64, nextSet: UInt32, entries: Int, blobs: Int
+    ) {
+        literal("{\"checkpoint\":")
+        number(generation)
+        literal(",\"format\":1,\"sequence\":")
+        number(sequence)
+        literal(",\"nextSet\":")
+        number(nextSet)
+        literal(",\"entries\":")
+        number(entries)
+        literal(",\"blobs\":")
+        number(blobs)
+        closeObject()
+        literal(",\"records\":[\n")
+        markLineStart()
+    }
+
+    mutating func checkpointEnd(_ records: Int) {
+        literal("{\"end\":")
+        number(records)
+        endLine()
+        literal("]}\n")
+        markLineStart()
+    }
+}

@@ -1,0 +1,185 @@
+/// The slot that stands for "none".
+let noSlot = UInt32.max
+
+/// A key as the tables keep it: 12 bytes. Names and formats are numbers that only this process knows.
+struct PackedKey: Hashable {
+    /// Zoom in the top bits, then column, then row, 28 bits each; zoom 31 means a resource, the rest being its number.
+    var position: UInt64
+    var source: UInt16
+    var variant: UInt16
+
+    static let resourceZoom: UInt64 = 31
+    @inline(__always) var zoom: Int { Int(position >> 56) }
+    @inline(__always) var column: Int { Int(position >> 28 & 0xFFF_FFFF) }
+    @inline(__always) var row: Int { Int(position & 0xFFF_FFFF) }
+    @inline(__always) var isResource: Bool { position >> 56 == Self.resourceZoom }
+
+    @inline(__always)
+    init(source: UInt16, z: Int, x: Int, y: Int, variant: UInt16) {
+        position = UInt64(z) << 56 | UInt64(x) << 28 | UInt64(y)
+        self.source = source
+        self.variant = variant
+    }
+
+    @inline(__always)
+    init(position: UInt64, source: UInt16, variant: UInt16) {
+        self.position = position
+        self.source = source
+        self.variant = variant
+    }
+}
+
+/// An entry in memory: 72 bytes.
+struct EntryRecord: BitwiseCopyable {
+    private var positionLow: UInt32
+    private var positionHigh: UInt32
+    private var source: UInt16
+    private var variant: UInt16
+    /// The blob's slot, or ``noSlot`` without a body.
+    var blob: UInt32 = noSlot
+    var set: UInt32 = 0
+    var tag: UInt32 = 0
+    var lastModified: UInt32 = Timestamp.absent
+    var storedAt: UInt32 = 0
+    var date: UInt32 = Timestamp.absent
+    var initialAge: UInt32 = 0
+    var expires: UInt32 = 0
+    var lastUsed: UInt32 = 0
+    private var recencyLow: UInt32 = 0
+    private var recencyHigh: UInt16 = 0
+    var flags: UInt16 = 0
+    /// Neighbours in the order of use, among unpinned entries.
+    var before: UInt32 = noSlot
+    var after: UInt32 = noSlot
+    /// Neighbours among the entries of the same blob; `sibling` of a free slot leads to the next free one.
+    var siblingBefore: UInt32 = noSlot
+    var sibling: UInt32 = noSlot
+
+    static let live: UInt16 = 1
+    static let pinned: UInt16 = 2
+    static let listed: UInt16 = 4
+
+    init(_ key: PackedKey) {
+        positionLow = UInt32(truncatingIfNeeded: key.position)
+        positionHigh = UInt32(truncatingIfNeeded: key.position >> 32)
+        source = key.source
+        variant = key.variant
+    }
+
+    @inline(__always)
+    var key: PackedKey {
+        PackedKey(position: UInt64(positionHigh) << 32 | UInt64(positionLow), source: source, variant: variant)
+    }
+    @inline(__always)
+    var recency: UInt64 {
+        get { UInt64(recencyHigh) << 32 | UInt64(recencyLow) }
+        set {
+            recencyLow = UInt32(truncatingIfNeeded: newValue)
+            recencyHigh = UInt16(truncatingIfNeeded: newValue >> 32)
+        }
+    }
+    @inline(__always) var isLive: Bool { flags & Self.live != 0 }
+    @inline(__always) var isPinned: Bool { flags & Self.pinned != 0 }
+}
+
+/// A blob in memory: 64 bytes.
+struct BlobRecord: BitwiseCopyable {
+    var digest: BlobDigest
+    var size: UInt32
+    /// How many entries name it.
+    var references: UInt32 = 0
+    /// How many of them are pinned.
+    var pins: UInt32 = 0
+    /// Neighbours in the order of use, among unpinned blobs; `after` of a free slot leads to the next free one.
+    var before: UInt32 = noSlot
+    var after: UInt32 = noSlot
+    /// The first of its entries.
+    var firstEntry: UInt32 = noSlot
+    private var recencyLow: UInt32 = 0
+    private var recencyHigh: UInt16 = 0
+    var flags: UInt16 = BlobRecord.live
+
+    static let live: UInt16 = 1
+    /// Dropped, with entries that have not been swept yet.
+    static let dropped: UInt16 = 2
+    /// This process has hashed its file and found it right.
+    static let verified: UInt16 = 4
+    static let listed: UInt16 = 8
+
+    init(digest: BlobDigest, size: UInt32) {
+        self.digest = digest
+        self.size = size
+    }
+
+    @inline(__always)
+    var recency: UInt64 {
+        get { UInt64(recencyHigh) << 32 | UInt64(recencyLow) }
+        set {
+            recencyLow = UInt32(truncatingIfNeeded: newValue)
+            recencyHigh = UInt16(truncatingIfNeeded: newValue >> 32)
+        }
+    }
+    @inline(__always) var isLive: Bool { flags & Self.live != 0 }
+    @inline(__always) var isVerified: Bool { flags & Self.verified != 0 }
+}
+
+/// What both kinds of record have for their place in the order of use.
+protocol RecencyListed: BitwiseCopyable {
+    var before: UInt32 { get set }
+    var after: UInt32 { get set }
+    var recency: UInt64 { get }
+    var flags: UInt16 { get set }
+    static var listed: UInt16 { get }
+}
+extension EntryRecord: RecencyListed {}
+extension BlobRecord: RecencyListed {}
+
+/// The order of use as a list through the records: the first was used longest ago.
+struct RecencyList<Record: RecencyListed> {
+    private(set) var first = noSlot
+    private(set) var last = noSlot
+
+    func contains(_ slot: UInt32, in table: borrowing Segments<Record>) -> Bool {
+        table[slot].pointee.flags & Record.listed != 0
+    }
+
+    /// Puts a record where its recency belongs; at the end, mostly, which costs nothing.
+    mutating func insert(_ slot: UInt32, in table: borrowing Segments<Record>) {
+        var behind = last
+        let recency = table[slot].pointee.recency
+        while behind != noSlot, table[behind].pointee.recency > recency { behind = table[behind].pointee.before }
+        link(slot, behind: behind, in: table)
+    }
+
+    private mutating func link(_ slot: UInt32, behind: UInt32, in table: borrowing Segments<Record>) {
+        let ahead = behind == noSlot ? first : table[behind].pointee.after
+        table[slot].pointee.before = behind
+        table[slot].pointee.after = ahead
+        table[slot].pointee.flags |= Record.listed
+        if behind == noSlot { first = slot } else { table[behind].pointee.after = slot }
+        if ahead == noSlot { last = slot } else { table[ahead].pointee.before = slot }
+    }
+
+    mutating func remove(_ slot: UInt32, in table: borrowing Segments<Record>) {
+        guard contains(slot, in: table) else { return }
+        let (before, after) = (table[slot].pointee.before, table[slot].pointee.after)
+        if before == noSlot { first = after } else { table[before].pointee.after = after }
+        if after == noSlot { last = before } else { table[after].pointee.before = before }
+        table[slot].pointee.flags &= ~Record.listed
+        table[slot].pointee.before = noSlot
+        table[slot].pointee.after = noSlot
+    }
+
+    /// Puts many records in, in one pass over the list.
+    mutating func merge(_ slots: [UInt32], in table: borrowing Segments<Record>) {
+        var order = slots.map { (recency: table[$0].pointee.recency, slot: $0) }
+        order.sort { $0.recency > $1.recency }
+        var behind = last
+        for item in order {
+            while behind != noSlot, table[behind].pointee.recency > item.recency { behind = table[behind].pointee.before }
+            link(item.slot, behind: behind, in: table)
+            behind = item.slot
+            behind = table[behind].pointee.before
+        }
+    }
+}

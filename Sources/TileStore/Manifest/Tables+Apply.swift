@@ -1,0 +1,87 @@
+extension Tables {
+    /// What a line did to the tables.
+    enum Applied: Equatable {
+        case done
+        case rotate(UInt64)
+        case header
+        case end(Int)
+        /// Not a line that this program could have written here.
+        case damaged
+    }
+
+    /// Carries out one line. Doing it twice changes nothing: records are absolute.
+    ///
+    /// - Parameter inCheckpoint: Whether the line stands in a checkpoint, whose definitions do not count for the journal.
+    @inline(__always)
+    func apply(_ line: ManifestLine, inCheckpoint: Bool = false) -> Applied {
+        switch line {
+        case .put(let put):
+            return apply(put) ? .done : .damaged
+        default:
+            return applyRare(line, inCheckpoint)
+        }
+    }
+
+    @inline(__always)
+    private func apply(_ put: PutLine) -> Bool {
+        guard let key = packed(utf8: put.key), let set = setSlot(put.set), put.recency > 0, put.recency < 1 << 48 else {
+            return false
+        }
+        return self.put(
+            key,
+            NewState(
+                blob: put.blob, size: put.size, set: set, tag: put.tag, lastModified: put.lastModified,
+                storedAt: put.storedAt, date: put.date, initialAge: put.initialAge, expires: put.expires,
+                recency: put.recency, lastUsed: put.lastUsed ?? put.storedAt))
+    }
+
+    private func applyRare(_ line: ManifestLine, _ inCheckpoint: Bool) -> Applied {
+        switch line {
+        case .put: return .damaged
+        case .set(let number, let fields): define(number, fields, current: !inCheckpoint)
+        case .gone(let keys):
+            for key in keys { if let packed = known(key) { remove(packed) } }
+        case .drop(let digest): drop(digest)
+        case .uses(let keys, let first, let time):
+            guard first > 0, first < 1 << 48 else { return .damaged }
+            for (i, key) in keys.enumerated() {
+                nextSequence = max(nextSequence, first + UInt64(i) + 1)
+                if let packed = known(key), let slot = find(packed) { use(slot, first + UInt64(i), at: time) }
+            }
+        case .expire(let keys, let time):
+            for key in keys { if let packed = known(key), let slot = find(packed) { expire(slot, at: time) } }
+        case .region(let region): setRegion(region.name, region)
+        case .regionGone(let name): setRegion(name, nil)
+        case .limits(let limits): self.limits = limits
+        case .boot(let id): boot = id
+        case .blobRecency(let digest, let recency):
+            guard recency < 1 << 48 else { return .damaged }
+            if let slot = find(digest) { raiseBlob(slot, to: recency) }
+        case .rotate(let next): return .rotate(next)
+        case .journalHeader: return .header
+        case .end(let count): return .end(count)
+        }
+        return .done
+    }
+
+    /// The packed form of a key's text, its names entered if they are new; `nil` if the text is no key.
+    @inline(__always)
+    func packed(utf8 text: UnsafeRawBufferPointer) -> PackedKey? {
+        guard let mark = text.firstIndex(where: { !isSourceByte($0) }), (1...64).contains(mark) else { return nil }
+        let name = UnsafeRawBufferPointer(rebasing: text[..<mark])
+        guard let source = lastSource(name) ?? sourceNumber(name) else { return nil }
+        rememberSource(source)
+        let rest = UnsafeRawBufferPointer(rebasing: text[(mark + 1)...])
+        if text[mark] == 0x2F {
+            guard let tile = ScannedTile(rest), let variant = variantNumber(tile.scale, tile.format) else { return nil }
+            return PackedKey(source: source, z: tile.z, x: tile.x, y: tile.y, variant: variant)
+        }
+        // Rare and long: checked by the ordinary parser.
+        guard let key = try? TileKey(utf8: text), case .resource(let resource) = key.address else { return nil }
+        let number = resourceNumber(ResourceName(source: source, text: resource.text))
+        return PackedKey(position: PackedKey.resourceZoom << 56 | number, source: source, variant: 0)
+    }
+
+    /// The packed form of a key's text if such an entry can exist.
+    private func known(_ text: String) -> PackedKey? { (try? TileKey(text)).flatMap { packed($0) } }
+}

@@ -1,0 +1,40 @@
+/// How a store is opened.
+public struct StoreConfiguration: Sendable {
+    /// What a power cut may take. A killed process loses nothing in either mode.
+    public enum Durability: Sendable {
+        /// Nothing is synced: a power cut may take the last half minute; what it damaged is found when it is read.
+        case relaxed
+        /// A put returns when its blob and its record are on the disk.
+        case durable
+    }
+
+    /// When a blob's bytes are hashed and compared with its name.
+    public enum DigestCheck: Sendable {
+        /// The first time that this process reads it.
+        case first
+        /// Every time that it is read from disk.
+        case always
+        /// Never, except after the machine was started anew without a clean close of the cache.
+        case never
+    }
+
+    /// Sets the lasting capacity in allocated bytes of unpinned blobs; `nil` keeps what the cache has.
+    public var capacity: Int?
+    /// Sets the lasting limit of unpinned entries; `nil` keeps what the cache has.
+    public var entryLimit: Int?
+    /// What a power cut may take.
+    public var durability = Durability.relaxed
+    /// When bytes are checked.
+    public var digestCheck = DigestCheck.first
+    /// Bytes of blobs that are kept in memory; 0 switches the memory tier off.
+    public var memoryTierBytes = 32 << 20
+    /// Whether a cache that does not exist is made.
+    public var createIfMissing = true
+    /// Whether the cache is opened for reading alone. A folder that this user may not write is always opened so.
+    public var readOnly = false
+    /// How long to wait for another process that holds the cache's lock, in seconds.
+    public var lockWait = 5.0
+
+    /// The defaults.
+    public init() {}
+}

@@ -1,0 +1,110 @@
+/// A hash index from keys (which live in the records) to slots: open addressing in 1,024 segments, each of which grows
+/// by a quarter, so that no growth moves more than a thousandth of it.
+///
+/// A cell holds the slot in 27 bits and five bits of the hash, so that most mismatches are seen without touching a record.
+struct SlotIndex: ~Copyable {
+    private struct Segment {
+        var cells: UnsafeMutablePointer<UInt32>
+        var capacity: UInt32
+        var count: UInt32
+    }
+    private static var empty: UInt32 { .max }
+    private let segments: UnsafeMutablePointer<Segment>
+
+    /// - Parameter expected: How many slots will be entered, if known: spares growing step by step.
+    init(expecting expected: Int = 0) {
+        segments = .allocate(capacity: 1024)
+        let each = UInt32(min(expected, 1 << 27) / 1024)
+        let capacity = each == 0 ? 0 : each + each / 4 + 16
+        for i in 0..<1024 {
+            let cells = UnsafeMutablePointer<UInt32>.allocate(capacity: Int(capacity))
+            cells.initialize(repeating: Self.empty, count: Int(capacity))
+            (segments + i).initialize(to: Segment(cells: cells, capacity: capacity, count: 0))
+        }
+    }
+
+    deinit {
+        for i in 0..<1024 { segments[i].cells.deallocate() }
+        segments.deallocate()
+    }
+
+    @inline(__always) private func segment(_ hash: UInt64) -> Int { Int(hash >> 54) }
+    @inline(__always) private func home(_ hash: UInt64, _ capacity: UInt32) -> UInt32 {
+        UInt32(truncatingIfNeeded: (hash >> 22 & 0xFFFF_FFFF) &* UInt64(capacity) >> 32)
+    }
+    @inline(__always) private func tag(_ hash: UInt64) -> UInt32 { UInt32(truncatingIfNeeded: hash & 31) << 27 }
+
+    @inline(__always)
+    func find(_ hash: UInt64, _ matches: (UInt32) -> Bool) -> UInt32? {
+        let segment = segments[segment(hash)]
+        guard segment.count > 0 else { return nil }
+        let tag = tag(hash)
+        var at = home(hash, segment.capacity)
+        while true {
+            let cell = segment.cells[Int(at)]
+            if cell == Self.empty { return nil }
+            if cell & 0xF800_0000 == tag, matches(cell & 0x07FF_FFFF) { return cell & 0x07FF_FFFF }
+            at &+= 1
+            if at == segment.capacity { at = 0 }
+        }
+    }
+
+    /// Enters a slot whose key is not there yet. `hashOf` gives the hash of slots that are, when the segment grows.
+    mutating func insert(_ slot: UInt32, _ hash: UInt64, hashOf: (UInt32) -> UInt64) {
+        let i = segment(hash)
+        if segments[i].count &+ 1 > segments[i].capacity &- segments[i].capacity / 8 { grow(i, hashOf) }
+        place(slot | tag(hash), hash, segments[i])
+        segments[i].count &+= 1
+    }
+
+    private func place(_ cell: UInt32, _ hash: UInt64, _ segment: Segment) {
+        var at = home(hash, segment.capacity)
+        while segment.cells[Int(at)] != Self.empty {
+            at &+= 1
+            if at == segment.capacity { at = 0 }
+        }
+        segment.cells[Int(at)] = cell
+    }
+
+    private mutating func grow(_ i: Int, _ hashOf: (UInt32) -> UInt64) {
+        let old = segments[i]
+        let capacity = old.capacity + old.capacity / 4 + 8
+        let cells = UnsafeMutablePointer<UInt32>.allocate(capacity: Int(capacity))
+        cells.initialize(repeating: Self.empty, count: Int(capacity))
+        segments[i] = Segment(cells: cells, capacity: capacity, count: old.count)
+        for at in 0..<Int(old.capacity) where old.cells[at] != Self.empty {
+            place(old.cells[at], hashOf(old.cells[at] & 0x07FF_FFFF), segments[i])
+        }
+        old.cells.deallocate()
+    }
+
+    /// Takes a slot out. Those behind it move up, so that no tombstones are needed.
+    mutating func remove(_ slot: UInt32, _ hash: UInt64, hashOf: (UInt32) -> UInt64) {
+        let i = segment(hash)
+        let (cells, capacity) = (segments[i].cells, segments[i].capacity)
+        let cell = slot | tag(hash)
+        guard segments[i].count > 0 else { return }
+        var hole = home(hash, capacity)
+        while cells[Int(hole)] != cell {
+            if cells[Int(hole)] == Self.empty { return }
+            hole &+= 1
+            if hole == capacity { hole = 0 }
+        }
+        var at = hole
+        while true {
+            at &+= 1
+            if at == capacity { at = 0 }
+            let next = cells[Int(at)]
+            if next == Self.empty { break }
+            // It may move into the hole unless its home lies cyclically after the hole.
+            let home = home(hashOf(next & 0x07FF_FFFF), capacity)
+            let between = hole <= at ? (home > hole && home <= at) : (home > hole || home <= at)
+            if !between {
+                cells[Int(hole)] = next
+                hole = at
+            }
+        }
+        cells[Int(hole)] = Self.empty
+        segments[i].count &-= 1
+    }
+}

@@ -1,0 +1,255 @@
+/// A selection made ready for comparing with records.
+struct Matcher {
+    private let selection: EntrySelection
+    private let now: Timestamp
+    private var spans: [Int: [TileSpan]] = [:]
+
+    init(_ selection: EntrySelection, now: Timestamp) throws {
+        self.selection = selection
+        self.now = now
+        if let box = selection.box {
+            for zoom in 0...28 where selection.zooms?.contains(zoom) ?? true { spans[zoom] = try box.spans(zoom: zoom) }
+        }
+    }
+
+    func matches(_ record: EntryRecord, _ tables: Tables) -> Bool {
+        let key = record.key
+        if let source = selection.source, tables.sources[Int(key.source)] != source { return false }
+        if let zooms = selection.zooms {
+            guard !key.isResource, zooms.contains(key.zoom) else { return false }
+        }
+        if selection.box != nil {
+            guard !key.isResource,
+                spans[key.zoom]?.contains(where: { $0.contains(z: key.zoom, x: key.column, y: key.row) }) ?? false
+            else { return false }
+        }
+        let isStale =
+            Int64(record.expires) <= now.seconds || Int64(record.storedAt) > now.adding(seconds: 60).seconds
+        if selection.stale, !isStale { return false }
+        if let age = selection.staleFor, Int64(record.expires) > now.adding(seconds: -Int64(clamping: age)).seconds {
+            return false
+        }
+        if let age = selection.unusedFor, Int64(record.lastUsed) > now.adding(seconds: -Int64(clamping: age)).seconds {
+            return false
+        }
+        if let keys = selection.keys, !keys.contains(tables.key(key)) { return false }
+        return true
+    }
+}
+
+extension TileStore {
+    /// In what order entries are visited.
+    public enum EntryOrder: Sendable {
+        /// By source, then zoom, column, row.
+        case key
+        /// Least recently used first.
+        case recency
+    }
+
+    /// Visits entries without touching their blobs. Readers and writers go on meanwhile: each entry is visited as it is at
+    /// that time, and one that is gone by then is left out.
+    public func forEachEntry(
+        in order: EntryOrder = .key, where selection: EntrySelection = EntrySelection(),
+        _ body: (TileEntry) throws -> Void
+    ) throws {
+        try catchUp()
+        for key in try keys(selection, order) {
+            let entry = tables.read { t, _ in t.find(key).map { t.entry($0) } }
+            if let entry { try body(entry) }
+        }
+    }
+
+    /// How many entries name a blob.
+    public func references(to blob: BlobDigest) throws -> Int {
+        try catchUp()
+        return tables.read { t, _ in t.find(blob).map { Int(t.blobs[$0].pointee.references) } ?? 0 }
+    }
+
+    /// Walks the entries in slices, so that writers come in between.
+    private func scan(_ body: (Tables, UInt32) -> Void) {
+        var from: UInt32 = 0
+        while true {
+            let more = tables.read { t, _ -> Bool in
+                let end = min(t.entries.count, from + 4096)
+                for slot in from..<max(from, end) {
+                    let record = t.entries[slot].pointee
+                    guard record.isLive, record.blob == noSlot || t.blobs[record.blob].pointee.isLive else { continue }
+                    body(t, slot)
+                }
+                from = max(from, end)
+                return end < t.entries.count
+            }
+            if !more { return }
+        }
+    }
+
+    private func keys(_ selection: EntrySelection, _ order: EntryOrder?) throws -> [PackedKey] {
+        if let few = selection.keys, few.count < 4096, order == nil {
+            return tables.read { t, _ in few.compactMap { t.packed($0) } }
+        }
+        let matcher = try Matcher(selection, now: environment.now())
+        var found: [(recency: UInt64, key: PackedKey)] = []
+        scan { t, slot in
+            let record = t.entries[slot].pointee
+            if matcher.matches(record, t) { found.append((record.recency, record.key)) }
+        }
+        switch order {
+        case .recency: found.sort { $0.recency < $1.recency }
+        case .key:
+            // Numbers of names say nothing about their order.
+            let (sources, variants) = tables.read { t, _ in
+                (t.sources.ranks(by: <), t.variants.ranks { ($0.scale, $0.format ?? "") < ($1.scale, $1.format ?? "") })
+            }
+            found.sort { a, b in
+                let (p, q) = (a.key, b.key)
+                if p.source != q.source { return sources[Int(p.source)] < sources[Int(q.source)] }
+                if p.position != q.position { return p.position < q.position }
+                return variants[Int(p.variant)] < variants[Int(q.variant)]
+            }
+            sortResources(&found)
+        case nil: break
+        }
+        return found.map(\.key)
+    }
+
+    /// Resources are numbered as they came; among themselves they go by their names.
+    private func sortResources(_ found: inout [(recency: UInt64, key: PackedKey)]) {
+        var from = 0
+        while from < found.count {
+            guard found[from].key.isResource else {
+                from += 1
+                continue
+            }
+            var to = from
+            while to < found.count, found[to].key.isResource, found[to].key.source == found[from].key.source { to += 1 }
+            let named = tables.read { t, _ in found[from..<to].map { (name: t.key($0.key), item: $0) } }
+            found.replaceSubrange(from..<to, with: named.sorted { $0.name < $1.name }.map(\.item))
+            from = to
+        }
+    }
+
+    // MARK: Removing and expiring
+
+    /// Removes entries by their keys; blobs that nothing refers to any more go with them.
+    public func remove(_ keys: [TileKey], includingPinned: Bool = false) throws -> RemovalReport {
+        var selection = EntrySelection()
+        selection.keys = Set(keys)
+        return try remove(selection, includingPinned: includingPinned)
+    }
+
+    /// Removes entries; blobs that nothing refers to any more go with them.
+    ///
+    /// In many short holds of the lock; an entry that does not match any more when its turn comes, stays.
+    public func remove(_ selection: EntrySelection, includingPinned: Bool = false) throws -> RemovalReport {
+        try catchUpForChange()
+        var report = RemovalReport()
+        try change(selection) { chunk, matcher, ledger in
+            let (keys, blobs) = tables.read { t, _ in
+                t.removable(chunk, matcher, includingPinned: includingPinned)
+            }
+            guard !keys.isEmpty else { return }
+            var lines = LineBuffer()
+            lines.gone(keys)
+            try counting(into: &report) { try appendRemoval(lines, blobs, ledger) }
+        }
+        return report
+    }
+
+    /// What ``remove(_:includingPinned:)-(EntrySelection,_)`` would remove now. Changes nothing.
+    public func removal(of selection: EntrySelection, includingPinned: Bool = false) throws -> RemovalReport {
+        try catchUp()
+        let matcher = try Matcher(selection, now: environment.now())
+        let packed = try keys(selection, nil)
+        return tables.read { t, _ in
+            let (keys, blobs) = t.removable(packed, matcher, includingPinned: includingPinned)
+            var report = RemovalReport()
+            report.removedEntries = keys.count
+            report.removedBlobs = blobs.count
+            for digest in blobs { if let slot = t.find(digest) { report.freedBytes += t.allocated(t.blobs[slot].pointee.size) } }
+            return report
+        }
+    }
+
+    /// Marks fresh entries as stale: they are revalidated at their next use. Returns how many were fresh.
+    public func expire(_ selection: EntrySelection) throws -> Int {
+        try catchUpForChange()
+        var count = 0
+        let now = environment.now()
+        try change(selection) { chunk, matcher, ledger in
+            let keys = tables.read { t, _ in
+                chunk.compactMap { key -> TileKey? in
+                    guard let slot = t.find(key) else { return nil }
+                    let record = t.entries[slot].pointee
+                    guard Int64(record.expires) > Int64(now.packed), matcher.matches(record, t) else { return nil }
+                    return t.key(key)
+                }
+            }
+            guard !keys.isEmpty else { return }
+            var lines = LineBuffer()
+            lines.expire(keys, at: now)
+            try appendRecords(lines, ledger)
+            count += keys.count
+        }
+        return count
+    }
+
+    private func catchUpForChange() throws {
+        guard !isReadOnly else {
+            throw StoreError(.readOnly, "\(files.location) is open for reading alone; nothing can be changed in it")
+        }
+        // Under the lock, so that what other processes have just written is selected from too.
+        try hold { _ in }
+    }
+
+    private func change(
+        _ selection: EntrySelection, _ body: ([PackedKey], Matcher, Ledger) throws -> Void
+    ) throws {
+        let matcher = try Matcher(selection, now: environment.now())
+        let keys = try keys(selection, nil)
+        let loads = commit.withLock { $0.loads }
+        var from = 0
+        while from < keys.count {
+            let to = min(from + 256, keys.count)
+            try hold { ledger in
+                // Numbers of names are those of the tables that were scanned.
+                guard ledger.loads == loads else {
+                    throw StoreError(.busy, "the manifest of \(files.location) was rewritten meanwhile; try again")
+                }
+                try body(Array(keys[from..<to]), matcher, ledger)
+                if isCompactionDue(ledger) { maintenance?.scheduleCompaction() }
+            }
+            from = to
+        }
+    }
+}
+
+extension Tables {
+    /// Which of some entries may go, and the blobs that would go with them.
+    func removable(
+        _ packed: [PackedKey], _ matcher: Matcher, includingPinned: Bool
+    ) -> (keys: [TileKey], blobs: [BlobDigest]) {
+        var keys: [TileKey] = []
+        var freed: [BlobDigest] = []
+        var references: [UInt32: UInt32] = [:]
+        for key in packed {
+            guard let slot = find(key) else { continue }
+            let record = entries[slot].pointee
+            guard includingPinned || !record.isPinned, matcher.matches(record, self) else { continue }
+            keys.append(self.key(key))
+            guard record.blob != noSlot else { continue }
+            let count = references[record.blob, default: blobs[record.blob].pointee.references] - 1
+            references[record.blob] = count
+            if count == 0 { freed.append(blobs[record.blob].pointee.digest) }
+        }
+        return (keys, freed)
+    }
+}
+
+extension Array {
+    /// The rank of each element in an order.
+    fileprivate func ranks(by areInOrder: (Element, Element) -> Bool) -> [Int] {
+        var ranks = [Int](repeating: 0, count: count)
+        for (rank, i) in indices.sorted(by: { areInOrder(self[$0], self[$1]) }).enumerated() { ranks[i] = rank }
+        return ranks
+    }
+}

@@ -1,0 +1,215 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+extension TileStore {
+    /// What a look at the tables gives, taken under a stripe's lock.
+    private struct Found {
+        var entry: TileEntry
+        var verified: Bool
+    }
+
+    /// The tile under a key with its bytes, and the note that it was used.
+    ///
+    /// Takes no file lock. A blob that is missing or damaged is never returned: it is a miss, and the blob is dropped with
+    /// all its entries. Costs about a microsecond from memory and little more than open, read and close from disk.
+    /// - Returns: `nil` for a miss.
+    /// - Throws: ``StoreError`` if the store is closed or the disk fails; never for a miss.
+    public func read(_ key: TileKey) throws -> StoredTile? {
+        guard let found = try find(key, recordsUse: true) else { return nil }
+        guard let digest = found.entry.blob else { return StoredTile(entry: found.entry, data: nil, origin: .memory) }
+        if let data = memory.data(for: digest) { return StoredTile(entry: found.entry, data: data, origin: .memory) }
+        if let data = try readBlob(digest, size: found.entry.size, verified: found.verified) {
+            return StoredTile(entry: found.entry, data: data, origin: .disk)
+        }
+        // Replaced or evicted since the look-up, by this process or another: look again.
+        try catchUp()
+        guard let again = try find(key, recordsUse: false), let digest = again.entry.blob else { return nil }
+        if let data = try readBlob(digest, size: again.entry.size, verified: again.verified) {
+            return StoredTile(entry: again.entry, data: data, origin: .disk)
+        }
+        try settleDamage(digest)
+        return nil
+    }
+
+    /// The entry under a key, without its bytes and without a note of use.
+    public func entry(for key: TileKey) throws -> TileEntry? { try find(key, recordsUse: false)?.entry }
+
+    /// Notes a use of a key that was served from elsewhere, such as a cache of prepared responses. Written down later,
+    /// together with others; it counts if the key still has the same blob then.
+    public func touch(_ key: TileKey, _ version: EntryVersion) throws {
+        guard !isReadOnly else { return }
+        let first = tables.read { tables, local -> Bool in
+            guard let packed = tables.packed(key) else { return false }
+            return Self.note(PendingUse(key: packed, blob: version.blob), &local)
+        }
+        if first { maintenance?.scheduleFlush() }
+    }
+
+    @inline(__always)
+    private func find(_ key: TileKey, recordsUse: Bool) throws -> Found? {
+        var askForNews = false
+        var firstUse = false
+        func look() -> Found? {
+            tables.read { tables, local -> Found? in
+                if !askForNews, catchUpIfDue(&local) { askForNews = true }
+                guard let packed = tables.packed(key), let slot = tables.find(packed) else { return nil }
+                let entry = tables.entry(slot, key: key)
+                if recordsUse, !isReadOnly {
+                    firstUse = Self.note(PendingUse(key: packed, blob: entry.blob), &local)
+                }
+                let blob = tables.entries[slot].pointee.blob
+                return Found(entry: entry, verified: blob != noSlot && tables.blobs[blob].pointee.isVerified)
+            }
+        }
+        var found = look()
+        if askForNews {
+            try catchUpOnRead()
+            found = look()
+        }
+        if firstUse { maintenance?.scheduleFlush() }
+        return found
+    }
+
+    /// Notes a use; `true` if it is the first since the last flush of this stripe.
+    @inline(__always)
+    private static func note(_ use: PendingUse, _ local: inout ReaderLocal) -> Bool {
+        // The same tile again and again needs one note.
+        if local.uses.last == use { return false }
+        if local.uses.count >= 8192 { local.uses = coalesced(local.uses) }
+        local.uses.append(use)
+        return local.uses.count == 1
+    }
+
+    /// Keeps the last of equal uses, in order. If that does not help, older ones make room.
+    static func coalesced(_ uses: [PendingUse]) -> [PendingUse] {
+        var seen = Set<PendingUse>(minimumCapacity: uses.count)
+        var kept: [PendingUse] = []
+        for use in uses.reversed() where seen.insert(use).inserted { kept.append(use) }
+        kept.reverse()
+        return kept.count > 4096 ? Array(kept.suffix(4096)) : kept
+    }
+
+    // MARK: Blobs
+
+    /// Reads a blob's file. `nil` if it is missing, of another length, no plain file, or has other bytes.
+    func readBlob(_ digest: BlobDigest, size: Int, verified: Bool) throws -> Data? {
+        guard let memory = malloc(size + 1) else { throw StoreError(.io, "no memory for a blob of \(size) bytes") }
+        // One byte more than expected: a file that is too long shows without an fstat.
+        let buffer = UnsafeMutableRawBufferPointer(start: memory, count: size + 1)
+        let count: Int?
+        do throws(FileError) {
+            count = try digest.withPath { path throws(FileError) in try files.readFile(path, into: buffer) }
+        } catch {
+            free(memory)
+            // A link, a folder: something that the store never made is in the blob's place. The rest is the disk's fault.
+            if error.isForeignObject { return nil }
+            throw StoreError(error, in: files.location)
+        }
+        guard count == size else {
+            free(memory)
+            return nil
+        }
+        if needsCheck(verified) {
+            guard BlobDigest(hashing: UnsafeRawBufferPointer(rebasing: buffer[..<size])) == digest else {
+                free(memory)
+                return nil
+            }
+            if !verified { markVerified(digest) }
+        }
+        let data = Data(bytesNoCopy: memory, count: size, deallocator: .free)
+        self.memory.insert(data, for: digest)
+        return data
+    }
+
+    private func needsCheck(_ verified: Bool) -> Bool {
+        switch configuration.digestCheck {
+        case .always: true
+        case .first: !verified
+        case .never: !verified && suspicious.withLock { $0 }
+        }
+    }
+
+    private func markVerified(_ digest: BlobDigest) {
+        tables.write { tables in
+            if let slot = tables.find(digest) { tables.blobs[slot].pointee.flags |= BlobRecord.verified }
+        }
+    }
+
+    /// A blob could not be read: confirms it under the lock, drops it with all its entries, puts the file aside.
+    private func settleDamage(_ digest: BlobDigest) throws {
+        guard !isReadOnly else { return }
+        try hold { ledger in
+            guard let size = tables.read({ t, _ in t.find(digest).map { Int(t.blobs[$0].pointee.size) } }) else { return }
+            guard try readBlob(digest, size: size, verified: false) == nil || !isIntact(digest, size) else { return }
+            try drop([digest], ledger)
+        }
+    }
+
+    /// Whether a blob's file is there and right, whatever the configuration says about checking.
+    func isIntact(_ digest: BlobDigest, _ size: Int) -> Bool {
+        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: size + 1, alignment: 8)
+        defer { buffer.deallocate() }
+        let read = try? digest.withPath { path throws(FileError) in try files.readFile(path, into: buffer) }
+        guard let count = read ?? nil, count == size else { return false }
+        return BlobDigest(hashing: UnsafeRawBufferPointer(rebasing: buffer[..<size])) == digest
+    }
+
+    /// Drops damaged blobs with all their entries and puts their files aside. Under the lock.
+    func drop(_ digests: [BlobDigest], _ ledger: Ledger) throws {
+        var lines = LineBuffer()
+        for digest in digests {
+            memory.remove(digest)
+            lines.drop(digest)
+        }
+        do throws(AppendFailure) { try ledger.append(lines, .live(tables)) } catch {
+            // The record can wait: without its file the blob is a miss, and the next reader tries again.
+            guard error.cause.isFull else { throw error }
+        }
+        for digest in digests { try quarantine(digest.path) }
+        tables.write { $0.released.removeAll() }
+    }
+
+    /// Moves a file out of `objects/` where it can be looked at. At most 64 files and 16 MB are kept.
+    func quarantine(_ path: String) throws {
+        guard let status = try files.status(at: path) else { return }
+        try files.makeFolder("quarantine")
+        var kept: [(name: String, status: FileStatus)] = []
+        for name in try files.list("quarantine") ?? [] {
+            if let status = try files.status(at: "quarantine/" + name) { kept.append((name, status)) }
+        }
+        kept.sort { ($0.status.modified, $0.name) < ($1.status.modified, $1.name) }
+        func total() -> Int64 { kept.reduce(status.size) { $0 + $1.status.size } }
+        while !kept.isEmpty, kept.count >= 64 || total() > 16_000_000 {
+            let oldest = kept.removeFirst()
+            try removeTree("quarantine/" + oldest.name, depth: 0)
+        }
+        let name = path.split(separator: "/").last.map(String.init) ?? "unnamed"
+        if status.kind == .file, status.size > 16_000_000 {
+            try files.unlink(path)
+        } else {
+            try files.rename(path, to: "quarantine/\(name)-\(String(environment.random() & 0xFFFF_FFFF, radix: 16))")
+        }
+    }
+
+    /// Removes what is in quarantine: mostly files, but somebody may have put a folder into a blob's place.
+    func removeTree(_ path: String, depth: Int) throws {
+        guard let status = try files.status(at: path) else { return }
+        guard status.kind == .folder else {
+            try files.unlink(path)
+            return
+        }
+        guard depth < 16 else { throw StoreError(.damaged, "\(files.location)/\(path) is nested too deeply; remove it by hand") }
+        for name in try files.list(path) ?? [] { try removeTree(path + "/" + name, depth: depth + 1) }
+        try files.removeFolder(path)
+    }
+}

@@ -1,0 +1,46 @@
+extension TileStore {
+    /// Figures of the whole cache. Costs a pass over the entries: about 20 ms for a million.
+    public func statistics() throws -> StoreStatistics {
+        try catchUp()
+        let now = environment.now()
+        var figures = StoreStatistics()
+        var sources: [SourceStatistics] = []
+        do throws(FileError) {
+            for name in try files.list("manifest") ?? [] {
+                if let status = try files.status(at: "manifest/" + name), name != "reserve" {
+                    figures.manifestBytes += Int(status.size)
+                }
+            }
+        } catch { throw StoreError(error, in: files.location) }
+        tables.read { t, _ in
+            figures.blobs = t.blobCount
+            figures.bytes = t.blobBytes
+            figures.allocatedBytes = t.allocatedUnpinned + t.allocatedPinned
+            figures.pinnedBytes = t.allocatedPinned
+            figures.limits = t.limits
+            sources = t.sources.map { SourceStatistics(name: $0) }
+            for slot in 0..<t.entries.count {
+                let record = t.entries[slot].pointee
+                guard record.isLive, record.blob == noSlot || t.blobs[record.blob].pointee.isLive else { continue }
+                let size = record.blob == noSlot ? 0 : Int(t.blobs[record.blob].pointee.size)
+                figures.entries += 1
+                figures.logicalBytes += size
+                let isStale =
+                    Int64(record.expires) <= now.seconds || Int64(record.storedAt) > now.adding(seconds: 60).seconds
+                if isStale { figures.stale += 1 } else { figures.fresh += 1 }
+                let status = t.fields(record.set).status
+                if status >= 400 || status == 204 { figures.negative += 1 }
+                if record.isPinned { figures.pinnedEntries += 1 }
+                let key = record.key
+                sources[Int(key.source)].entries += 1
+                sources[Int(key.source)].bytes += size
+                if !key.isResource {
+                    let zooms = sources[Int(key.source)].zooms ?? key.zoom...key.zoom
+                    sources[Int(key.source)].zooms = min(zooms.lowerBound, key.zoom)...max(zooms.upperBound, key.zoom)
+                }
+            }
+        }
+        figures.sources = sources.filter { $0.entries > 0 }.sorted { $0.name < $1.name }
+        return figures
+    }
+}

@@ -1,0 +1,65 @@
+extension TileStore {
+    var hasPendingUses: Bool {
+        var found = false
+        tables.forEachLocal { if !$0.uses.isEmpty { found = true } }
+        return found
+    }
+
+    /// Writes down the uses that were noted since the last time: many keys to a line.
+    ///
+    /// Happens by itself at least every ten seconds, before anything is evicted, and on ``close()``.
+    public func flush() throws {
+        guard !isReadOnly else { return }
+        try hold { try flushUses($0) }
+    }
+
+    /// Under the lock.
+    func flushUses(_ ledger: Ledger) throws {
+        var noted: [PendingUse] = []
+        tables.forEachLocal { local in
+            noted.append(contentsOf: local.uses)
+            local.uses.removeAll(keepingCapacity: local.uses.capacity <= 8192)
+        }
+        guard !noted.isEmpty else { return }
+        var seen = Set<PendingUse>(minimumCapacity: noted.count)
+        var order: [PendingUse] = []
+        for use in noted.reversed() where seen.insert(use).inserted { order.append(use) }
+        order.reverse()
+        // A use counts only if the key still has what was used.
+        let (keys, first) = tables.read { t, _ -> ([TileKey], UInt64) in
+            var keys: [TileKey] = []
+            keys.reserveCapacity(order.count)
+            for use in order {
+                guard let slot = t.find(use.key) else { continue }
+                let blob = t.entries[slot].pointee.blob
+                let digest = blob == noSlot ? nil : t.blobs[blob].pointee.digest
+                if PendingUse(key: use.key, blob: digest) == use { keys.append(t.key(use.key)) }
+            }
+            return (keys, t.nextSequence)
+        }
+        guard !keys.isEmpty else { return }
+        var lines = LineBuffer(capacity: 1 << 14)
+        let now = environment.now()
+        var from = 0
+        while from < keys.count {
+            let to = min(from + 256, keys.count)
+            lines.uses(keys[from..<to], first: first + UInt64(from), at: now)
+            from = to
+        }
+        do { try appendRecords(lines, ledger) } catch {
+            // They can be written down later; those that were are known by then and count once more at most.
+            tables.writeAll { _, locals in locals[0].uses.insert(contentsOf: order, at: 0) }
+            throw error
+        }
+    }
+
+    /// Before puts that may bring an eviction: what this process has used must not be taken for unused.
+    func flushIfEvictionIsNear(_ batch: [PutRequest], _ ledger: Ledger) throws {
+        let near = tables.read { t, _ -> Bool in
+            if t.unpinnedEntries + batch.count > t.limits.entryLimit { return true }
+            guard let capacity = t.limits.capacity else { return false }
+            return t.allocatedUnpinned + batch.reduce(0) { $0 + allocated($1.size) } > capacity
+        }
+        if near { try flushUses(ledger) }
+    }
+}

@@ -1,0 +1,303 @@
+import Dispatch
+
+extension TileStore {
+    /// Checks everything: every line of the manifest, every blob's bytes against its name, every count and account, every
+    /// file in `objects/`. Others may go on reading and writing; what looks wrong is confirmed under the lock.
+    ///
+    /// Hashes on all cores. With `repair`, bad blobs are dropped with their entries and put into `quarantine/`, orphans
+    /// removed, and a manifest with damaged lines rewritten.
+    /// - Parameters:
+    ///   - quick: Looks at the blobs' sizes instead of hashing them.
+    ///   - repair: Whether to mend what can be mended.
+    ///   - progress: Called now and then with the number of blobs done and of all.
+    public func verify(
+        quick: Bool = false, repair: Bool = false, progress: ((_ done: Int, _ total: Int) -> Void)? = nil
+    ) throws -> VerifyReport {
+        if repair, isReadOnly {
+            throw StoreError(.readOnly, "\(files.location) is open for reading alone; it cannot be repaired")
+        }
+        try catchUp()
+        var report = VerifyReport()
+        report.journalDamage = try manifestDamage()
+        let (entries, mismatches) = tables.read { t, _ in (t.entryCount, t.accountMismatches().count) }
+        report.entries = entries
+        report.countMismatches = mismatches
+        let suspects = try checkBlobs(quick: quick, &report, progress)
+        for (digest, size) in suspects { try confirm(digest, size, quick, repair, &report) }
+        for path in try strangers() {
+            let orphan = isReadOnly ? try isOrphan(path) : try hold { _ in
+                guard try isOrphan(path) else { return false }
+                if repair { try discardOrphan(path) }
+                return true
+            }
+            if orphan { report.orphans.append(path) }
+        }
+        if repair { try mend(&report) }
+        if !quick, report.damaged.isEmpty, suspicious.withLock({ $0 }), !isReadOnly { try settleSuspicion() }
+        return report
+    }
+
+    private func mend(_ report: inout VerifyReport) throws {
+        if report.journalDamage > 0 {
+            _ = try compact()
+            commit.withLock { $0.forgetDamage() }
+        }
+        if report.countMismatches > 0 { try hold { try reload($0, underLock: true) } }
+        report.repaired = true
+    }
+
+    /// All blobs were just hashed: what the power cut before the last start may have damaged is known to be right.
+    private func settleSuspicion() throws {
+        guard let boot = environment.bootID else { return }
+        try hold { ledger in
+            var lines = LineBuffer(capacity: 128)
+            lines.boot(boot)
+            try appendRecords(lines, ledger)
+        }
+        suspicious.withLock { $0 = false }
+    }
+
+    // MARK: Blobs
+
+    /// Looks at every blob's file; returns those that are not as they should be, to be looked at again under the lock.
+    private func checkBlobs(
+        quick: Bool, _ report: inout VerifyReport, _ progress: ((Int, Int) -> Void)?
+    ) throws -> [(BlobDigest, Int)] {
+        let total = tables.read { t, _ in t.blobCount }
+        var suspects: [(BlobDigest, Int)] = []
+        var from: UInt32 = 0
+        var more = true
+        while more {
+            // In the order of their names, a folder's files come together; here a slice of the table is enough.
+            let slice = tables.read { t, _ -> [(BlobDigest, Int)] in
+                var slice: [(BlobDigest, Int)] = []
+                while from < t.blobs.count, slice.count < 4096 {
+                    let blob = t.blobs[from].pointee
+                    if blob.isLive { slice.append((blob.digest, Int(blob.size))) }
+                    from += 1
+                }
+                more = from < t.blobs.count
+                return slice
+            }
+            let bad = Locked<[(BlobDigest, Int)]>([])
+            let hashed = Locked(0)
+            let chunk = 64
+            DispatchQueue.concurrentPerform(iterations: (slice.count + chunk - 1) / chunk) { part in
+                var bytes = 0
+                for (digest, size) in slice[(part * chunk)..<min(slice.count, (part + 1) * chunk)] {
+                    if looksRight(digest, size, quick) {
+                        if !quick { bytes += size }
+                    } else {
+                        bad.withLock { $0.append((digest, size)) }
+                    }
+                }
+                hashed.withLock { $0 += bytes }
+            }
+            suspects += bad.withLock { $0 }
+            report.bytesChecked += hashed.withLock { $0 }
+            report.blobsChecked += slice.count
+            progress?(min(report.blobsChecked, total), total)
+        }
+        return suspects.sorted { $0.0 < $1.0 }
+    }
+
+    private func looksRight(_ digest: BlobDigest, _ size: Int, _ quick: Bool) -> Bool {
+        if !quick { return isIntact(digest, size) }
+        // A failing disk is as bad as a missing file here: both are confirmed later.
+        guard let status = try? files.status(at: digest.path) else { return false }
+        return status.kind == .file && status.size == Int64(size)
+    }
+
+    private func confirm(
+        _ digest: BlobDigest, _ size: Int, _ quick: Bool, _ repair: Bool, _ report: inout VerifyReport
+    ) throws {
+        func look() throws -> (isThere: Bool, isBad: Bool) {
+            guard tables.read({ t, _ in t.find(digest) != nil }), !looksRight(digest, size, quick) else {
+                return (false, false)
+            }
+            return (try files.status(at: digest.path) != nil, true)
+        }
+        let found = isReadOnly ? try look() : try hold { ledger in
+            let found = try look()
+            if repair, found.isBad { try drop([digest], ledger) }
+            return found
+        }
+        guard found.isBad else { return }
+        if found.isThere { report.damaged.append(digest) } else { report.missing.append(digest) }
+    }
+
+    /// Everything in `objects/` that does not look like a blob that is counted.
+    private func strangers() throws -> [String] {
+        var paths: [String] = []
+        do throws(FileError) {
+            for name in try (files.list("objects") ?? []).sorted() {
+                let isShard = name.count == 2 && name.utf8.allSatisfy { hexDigitValue($0) != nil }
+                if !isShard { paths.append("objects/" + name) }
+            }
+        } catch { throw StoreError(error, in: files.location) }
+        for shard in 0...255 { paths += try orphanCandidates(inShard: UInt8(shard)).sorted() }
+        return paths
+    }
+
+    // MARK: The manifest
+
+    /// Counts lines that cannot be read, from the newest checkpoint to the journal's end as this process has read it.
+    private func manifestDamage() throws -> Int {
+        do {
+            let known = commit.withLock { ($0.checkpointGeneration, $0.generation, $0.offset, $0.damagedLines) }
+            guard let newest = try files.newestCheckpoint() else { return 1 }
+            var damage = try damagedLines(Ledger.checkpointPath(newest), upTo: nil, isCheckpoint: true)
+            var generation = newest
+            while generation <= known.1 {
+                damage += try damagedLines(
+                    Ledger.journalPath(generation), upTo: generation == known.1 ? known.2 : nil, isCheckpoint: false)
+                generation += 1
+            }
+            return max(damage, newest == known.0 ? known.3 : 0)
+        } catch let error as FileError {
+            throw StoreError(error, in: files.location)
+        }
+    }
+
+    private func damagedLines(_ path: String, upTo limit: Int64?, isCheckpoint: Bool) throws -> Int {
+        let file: OpenFile
+        do throws(FileError) { file = try files.open(path, .read) } catch {
+            // Compacted away meanwhile: what it said stands in a newer checkpoint.
+            if error.number == Errno.noEntry { return 0 }
+            throw error
+        }
+        defer { files.close(file) }
+        let end = try min(limit ?? .max, files.status(of: file).size)
+        var damage = 0
+        var buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 20, alignment: 8)
+        defer { buffer.deallocate() }
+        var at: Int64 = 0
+        while at < end {
+            let wanted = Int(min(Int64(buffer.count), end - at))
+            let n = try files.read(file, into: UnsafeMutableRawBufferPointer(rebasing: buffer[..<wanted]), at: at)
+            if n == 0 { break }
+            var from = 0
+            while let newline = buffer[from..<n].firstIndex(of: 0x0A) {
+                let line = UnsafeRawBufferPointer(rebasing: buffer[from..<newline])
+                if !isRight(line, isCheckpoint, isFirst: at == 0 && from == 0) { damage += 1 }
+                from = newline + 1
+            }
+            if from == 0, n == wanted, buffer.count < 1 << 26, at + Int64(n) < end {
+                buffer.deallocate()
+                buffer = .allocate(byteCount: wanted * 2, alignment: 8)
+                continue
+            }
+            at += Int64(from == 0 ? n : from)
+            if from == 0 {
+                damage += 1
+                break
+            }
+        }
+        return damage
+    }
+
+    private func isRight(_ line: UnsafeRawBufferPointer, _ isCheckpoint: Bool, isFirst: Bool) -> Bool {
+        guard isCheckpoint else { return LineReader.body(of: line) != nil }
+        if isFirst { return CheckpointHeader(line) != nil }
+        if line.elementsEqual("]}".utf8) { return true }
+        let bare = line.last == 0x2C ? UnsafeRawBufferPointer(rebasing: line.dropLast()) : line
+        return LineReader.body(of: bare) != nil
+    }
+
+    // MARK: Invariants
+
+    /// Everything that must always hold, checked against the disk; empty when it does. Docs/invariants.md names them.
+    package func invariantViolations() throws -> [String] {
+        try catchUp()
+        var found = tables.read { t, _ in t.accountMismatches() + t.structureFaults() }
+        let (blobs, limits) = tables.read { t, _ -> ([(BlobDigest, Int)], String?) in
+            var blobs: [(BlobDigest, Int)] = []
+            for slot in 0..<t.blobs.count where t.blobs[slot].pointee.isLive {
+                blobs.append((t.blobs[slot].pointee.digest, Int(t.blobs[slot].pointee.size)))
+            }
+            return (blobs, t.exceedsLimits ? "I1: \(t.allocatedUnpinned) bytes, \(t.unpinnedEntries) entries, limits \(t.limits)" : nil)
+        }
+        if let limits { found.append(limits) }
+        for (digest, size) in blobs {
+            if try files.status(at: digest.path) == nil {
+                found.append("I2: blob \(digest) has entries and no file")
+            } else if !isIntact(digest, size) {
+                found.append("I10: blob \(digest) has bytes that are not its own")
+            }
+        }
+        for path in try strangers() { found.append("I4: \(path) is named by no entry") }
+        return found
+    }
+}
+
+extension Tables {
+    /// I3 and I6: counts and accounts against what they count.
+    func accountMismatches() -> [String] {
+        var found: [String] = []
+        var references: [UInt32: (all: UInt32, pinned: UInt32)] = [:]
+        var (live, unpinned, logical) = (0, 0, 0)
+        for slot in 0..<entries.count {
+            let record = entries[slot].pointee
+            guard record.isLive, record.blob == noSlot || blobs[record.blob].pointee.isLive else { continue }
+            live += 1
+            if !record.isPinned { unpinned += 1 }
+            if record.isPinned != isPinned(record.key) { found.append("I7: \(key(record.key)) pinned: \(record.isPinned)") }
+            guard record.blob != noSlot else { continue }
+            references[record.blob, default: (0, 0)].all += 1
+            if record.isPinned { references[record.blob, default: (0, 0)].pinned += 1 }
+            logical += Int(blobs[record.blob].pointee.size)
+        }
+        var (count, bytes, free, pinned) = (0, 0, 0, 0)
+        for slot in 0..<blobs.count {
+            let blob = blobs[slot].pointee
+            guard blob.isLive else { continue }
+            count += 1
+            bytes += Int(blob.size)
+            if blob.pins > 0 { pinned += allocated(blob.size) } else { free += allocated(blob.size) }
+            let counted = references[slot] ?? (0, 0)
+            if counted.all != blob.references || counted.pinned != blob.pins || blob.references == 0 {
+                found.append("I3: blob \(blob.digest) counts \(blob.references)/\(blob.pins), has \(counted)")
+            }
+        }
+        func compare(_ name: String, _ account: Int, _ sum: Int) {
+            if account != sum { found.append("I6: \(name) is \(account), the sum \(sum)") }
+        }
+        compare("entryCount", entryCount, live)
+        compare("unpinnedEntries", unpinnedEntries, unpinned)
+        compare("logicalBytes", logicalBytes, logical)
+        compare("blobCount", blobCount, count)
+        compare("blobBytes", blobBytes, bytes)
+        compare("allocatedUnpinned", allocatedUnpinned, free)
+        compare("allocatedPinned", allocatedPinned, pinned)
+        return found
+    }
+
+    /// The order of use holds every unpinned record once, in order; the indexes find every record.
+    func structureFaults() -> [String] {
+        var found: [String] = []
+        func check<R: RecencyListed>(_ name: String, _ list: RecencyList<R>, _ table: borrowing Segments<R>, _ expected: Int) {
+            var (slot, before, count) = (list.first, noSlot, 0)
+            var recency: UInt64 = 0
+            while slot != noSlot, count <= expected {
+                let record = table[slot].pointee
+                if record.before != before || record.recency < recency { found.append("I5: \(name) out of order at \(slot)") }
+                (recency, before, slot, count) = (record.recency, slot, record.after, count + 1)
+            }
+            if count != expected || list.last != before { found.append("I5: \(name) has \(count), expected \(expected)") }
+        }
+        var (entriesExpected, blobsExpected) = (0, 0)
+        for slot in 0..<entries.count {
+            let record = entries[slot].pointee
+            guard record.isLive, record.blob == noSlot || blobs[record.blob].pointee.isLive else { continue }
+            if !record.isPinned { entriesExpected += 1 }
+            if find(record.key) != slot { found.append("I3: entry \(key(record.key)) is not found by its key") }
+        }
+        for slot in 0..<blobs.count where blobs[slot].pointee.isLive {
+            if blobs[slot].pointee.pins == 0 { blobsExpected += 1 }
+            if find(blobs[slot].pointee.digest) != slot { found.append("I3: blob \(blobs[slot].pointee.digest) is not found") }
+        }
+        check("the order of entries", entryOrder, entries, entriesExpected)
+        check("the order of blobs", blobOrder, blobs, blobsExpected)
+        return found
+    }
+}

@@ -1,0 +1,279 @@
+package import TileStore
+
+#if canImport(FoundationEssentials)
+package import FoundationEssentials
+#else
+package import Foundation
+#endif
+
+/// One thing to put, by the numbers of its parts: see ``Universe``.
+package struct PutStep: Equatable, Sendable, CustomStringConvertible {
+    package var key: UInt8
+    /// 255 for no body.
+    package var payload: UInt8
+    package var metadata: UInt8
+    package init(_ key: UInt8, _ payload: UInt8, _ metadata: UInt8) {
+        self.key = key
+        self.payload = payload
+        self.metadata = metadata
+    }
+    package var description: String { "PutStep(\(key), \(payload), \(metadata))" }
+}
+
+/// What is done to a blob's file behind the store's back.
+package enum Damage: Equatable, Sendable { case truncate, alter, grow, delete, folder, link }
+
+/// One step of a script.
+///
+/// Everything is named by small numbers, so that steps collide and print as Swift source.
+package enum Step: Equatable, Sendable {
+    case put(PutStep)
+    case batch([PutStep])
+    case get(UInt8)
+    /// Reads without first reading what other stores have written: the answer may be the older one.
+    case glance(UInt8)
+    /// Looks at the entry without a use.
+    case look(UInt8)
+    case refresh(UInt8, metadata: UInt8, right: Bool)
+    case touch(UInt8, right: Bool)
+    case expire(Int)
+    case remove([UInt8], pinned: Bool)
+    case removeSelected(Int, pinned: Bool)
+    case pin(name: UInt8, area: UInt8)
+    case unpin(UInt8)
+    /// Both in blocks and entries; -1 for none.
+    case evict(blocks: Int, entries: Int)
+    /// In blocks, plus some bytes; -1 for no limit.
+    case limit(blocks: Int, entries: Int)
+    case flush
+    case compact
+    case compactBegin
+    case compactStep(Int)
+    case compactFinish
+    case compactAbandon
+    case reopen
+    case crash
+    /// Goes on with one of the two stores, which is opened if it is not.
+    case use(store: Int)
+    /// Closes the store that is not in use.
+    case closeOther
+    case clock(Int)
+    /// Damages the blob of a payload, if it is live, and reads it.
+    case damage(UInt8, Damage)
+    case verify(quick: Bool, repair: Bool)
+}
+
+/// How a script is run.
+package struct ScriptSetting: Equatable, Sendable {
+    /// Blobs are kept in memory and checked on their first read; then damage is not among the steps.
+    package var memoryTier = false
+    package var durable = false
+    package init(memoryTier: Bool = false, durable: Bool = false) {
+        self.memoryTier = memoryTier
+        self.durable = durable
+    }
+}
+
+/// The few keys, payloads, metadata and regions that scripts are made of.
+package enum Universe {
+    package static let keys: [TileKey] = {
+        var texts: [String] = []
+        for source in ["base", "osm-x"] {
+            for x in 0..<4 { for y in 0..<3 { texts.append("\(source)/3/\(x)/\(y)") } }
+            texts += ["\(source)/4/1/1@2x", "\(source)/4/1/1.png", "\(source)/4/1/1", "\(source)/4/1/1@2x.webp"]
+            texts += ["\(source):style.json", "\(source):fonts/a.pbf?00112233445566778899aabbccddeeff"]
+        }
+        texts.append("base:glyphs/0-255.pbf?00112233445566778899aabbccddeeff#ffeeddccbbaa99887766554433221100")
+        texts.append("base:glyphs/0-255.pbf#ffeeddccbbaa99887766554433221100")
+        return texts.compactMap { try? TileKey($0) }
+    }()
+
+    package static func key(_ number: UInt8) -> TileKey { keys[Int(number) % keys.count] }
+
+    package static let payloads: [Data] = [0, 1, 10, 63, 64, 65, 100, 128, 129, 200, 256, 300, 400, 512, 700, 1500]
+        .enumerated().map { index, size in
+            var random = SplitMix64(seed: UInt64(index) + 77)
+            return Data((0..<size).map { _ in UInt8(truncatingIfNeeded: random.next()) })
+        }
+
+    package static let digests: [BlobDigest] = payloads.map { $0.withUnsafeBytes { BlobDigest(hashing: $0) } }
+
+    package static let payloadByDigest: [BlobDigest: Data] = Dictionary(
+        zip(digests, payloads), uniquingKeysWith: { a, _ in a })
+
+    /// `nil` from 128 on.
+    package static func payload(_ number: UInt8) -> Data? {
+        number >= 128 ? nil : payloads[Int(number) % payloads.count]
+    }
+
+    private static let responses: [ResponseFields] = [
+        ResponseFields(mediaType: "image/png"),
+        ResponseFields(mediaType: "image/png", headers: [.init(name: "X-Cache-Tag", value: "a \"b\" \\ ü")]),
+        ResponseFields(
+            mediaType: "application/x-protobuf", contentEncoding: "gzip", staleWhileRevalidate: 60, staleIfError: 86400,
+            mustRevalidate: true, noCache: false),
+        ResponseFields(status: 404),
+        ResponseFields(status: 203, mediaType: "text/html; charset=\"utf-8\"", noCache: true),
+    ]
+
+    package static func metadata(_ number: UInt8, now: Timestamp) -> TileMetadata {
+        var random = SplitMix64(seed: UInt64(number))
+        return TileMetadata(
+            response: random.pick(responses),
+            etag: random.pick([nil, nil, "\"v1\"", "W/\"v2\"", "\"q\\uote\u{7F}d, é\""]),
+            lastModified: random.pick([nil, Timestamp(seconds: 1_600_000_000), now]),
+            storedAt: now,
+            date: random.pick([nil, nil, now, now, now.adding(seconds: -20), now.adding(seconds: 30)]),
+            initialAge: random.pick([0, 0, 7]),
+            expires: random.pick([now, now.adding(seconds: 10), now.adding(seconds: 3600), .distantFuture]))
+    }
+
+    package static func selection(_ number: Int) -> EntrySelection {
+        var selection = EntrySelection()
+        switch number % 6 {
+        case 0: selection.source = try? SourceName("osm-x")
+        case 1: selection.zooms = 4...5
+        case 2: selection.stale = true
+        case 3: selection.keys = [keys[1], keys[2], keys[20]]
+        case 4:
+            selection.source = try? SourceName("base")
+            selection.zooms = 0...3
+        default: break
+        }
+        return selection
+    }
+
+    package static func region(name: UInt8, area: UInt8) -> PinnedRegion? {
+        let names = ["home", "office", "trip"]
+        let source = area % 2 == 0 ? "base" : "osm-x"
+        var spans: [TileSpan] = []
+        switch area / 2 % 4 {
+        case 0: spans = [try? TileSpan(zoom: 3, columns: 0...1, rows: 0...1)].compactMap { $0 }
+        case 1: spans = [try? TileSpan(zoom: 3, columns: 1...3, rows: 1...2)].compactMap { $0 }
+        case 2:
+            spans = [
+                try? TileSpan(zoom: 4, columns: 1...1, rows: 1...1),
+                try? TileSpan(zoom: 3, columns: 0...0, rows: 0...7),
+            ].compactMap { $0 }
+        default: spans = [try? TileSpan(zoom: 5, columns: 0...31, rows: 0...31)].compactMap { $0 }
+        }
+        guard let source = try? SourceName(source) else { return nil }
+        let box = area % 3 == 0 ? try? GeoBox(west: -10.25, south: -20, east: 30.5, north: 40.125) : nil
+        return try? PinnedRegion(name: names[Int(name) % names.count], source: source, spans: spans, box: box)
+    }
+}
+
+extension Step {
+    /// A script of so many steps; damage is left out where what is kept in memory would hide it.
+    package static func script(count: Int, setting: ScriptSetting, using random: inout SplitMix64) -> [Step] {
+        // Scripts differ in what they do most, so that rare states get their turn.
+        let keyCount = random.pick([4, 12, Universe.keys.count])
+        let payloadCount = random.pick([3, 8, Universe.payloads.count])
+        let stores = random.oneIn(2)
+        let compacts = random.oneIn(2)
+        var steps: [Step] = []
+        if !random.oneIn(4) { steps.append(randomLimit(&random)) }
+        func put(_ random: inout SplitMix64) -> PutStep {
+            PutStep(
+                UInt8(random.below(keyCount)), random.oneIn(8) ? 255 : UInt8(random.below(payloadCount)),
+                UInt8(random.below(40)))
+        }
+        func key(_ random: inout SplitMix64) -> UInt8 { UInt8(random.below(keyCount)) }
+        while steps.count < count {
+            switch random.below(100) {
+            case 0..<25: steps.append(.put(put(&random)))
+            case 25..<29: steps.append(.batch((0..<(1 + random.below(6))).map { _ in put(&random) }))
+            case 29..<41: steps.append(.get(key(&random)))
+            case 41..<43: steps.append(.look(key(&random)))
+            case 43..<47:
+                steps.append(
+                    .refresh(key(&random), metadata: UInt8(random.below(40)), right: !random.oneIn(4)))
+            case 47..<51: steps.append(.touch(key(&random), right: !random.oneIn(4)))
+            case 51..<53: steps.append(.expire(random.below(6)))
+            case 53..<56:
+                steps.append(
+                    .remove((0..<(1 + random.below(3))).map { _ in key(&random) }, pinned: random.oneIn(3)))
+            case 56: steps.append(.removeSelected(random.below(6), pinned: random.oneIn(3)))
+            case 57..<59: steps.append(.pin(name: UInt8(random.below(3)), area: UInt8(random.below(8))))
+            case 59..<61: steps.append(.unpin(UInt8(random.below(3))))
+            case 61..<63:
+                steps.append(
+                    .evict(
+                        blocks: random.oneIn(3) ? -1 : random.below(40),
+                        entries: random.oneIn(3) ? -1 : random.below(20)))
+            case 63..<65: steps.append(randomLimit(&random))
+            case 65..<68: steps.append(.flush)
+            case 68: steps.append(.compact)
+            case 69..<72: steps.append(.compactBegin)
+            case 72..<80: steps.append(compacts ? .compactStep(1 + random.below(6)) : .put(put(&random)))
+            case 80..<82: steps.append(.compactFinish)
+            case 82: steps.append(random.oneIn(3) ? .compactAbandon : .compactStep(3))
+            case 83: steps.append(.reopen)
+            case 84: steps.append(.crash)
+            case 85..<91: steps.append(stores ? .use(store: random.below(2)) : .get(key(&random)))
+            case 91..<94: steps.append(stores ? .glance(key(&random)) : .get(key(&random)))
+            case 94: steps.append(stores && random.oneIn(3) ? .closeOther : .put(put(&random)))
+            case 95: steps.append(.clock(random.pick([1, 10, 100, 4000, -1, -50, -4000])))
+            case 96, 97:
+                if setting.memoryTier {
+                    steps.append(.get(key(&random)))
+                } else {
+                    steps.append(
+                        .damage(
+                            UInt8(random.below(payloadCount)),
+                            random.pick([.truncate, .alter, .grow, .delete, .folder, .link])))
+                }
+            case 98: steps.append(.verify(quick: random.oneIn(2), repair: random.oneIn(2)))
+            default: steps.append(.clock(random.below(30)))
+            }
+        }
+        return steps
+    }
+
+    private static func randomLimit(_ random: inout SplitMix64) -> Step {
+        .limit(
+            blocks: random.oneIn(5) ? -1 : random.pick([0, 3, 8, 15, 20, 30, 60, 250]),
+            entries: random.pick([1, 3, 5, 10, 20, 1000]))
+    }
+
+    /// The key numbers that a step names.
+    var mayRecordMany: Bool {
+        switch self {
+        case .put, .get, .glance, .look, .refresh, .touch, .flush, .clock, .damage: false
+        default: true
+        }
+    }
+}
+
+/// A script as Swift source, to be pasted into a regression test.
+package func source(of script: [Step], setting: ScriptSetting) -> String {
+    let lines = script.map { step in
+        let text = "\(step)".replacing("TileStoreTesting.", with: "").replacing("Damage.", with: ".")
+        return "        .\(text),"
+    }
+    return "replay(\n    [\n\(lines.joined(separator: "\n"))\n    ],\n    setting: ScriptSetting(memoryTier: "
+        + "\(setting.memoryTier), durable: \(setting.durable)))"
+}
+
+extension String {
+    fileprivate func replacing(_ part: String, with other: String) -> String {
+        var result = ""
+        var rest = self[...]
+        while let start = rest.range(ofPart: part) {
+            result += rest[..<start.lowerBound] + other
+            rest = rest[start.upperBound...]
+        }
+        return result + rest
+    }
+}
+
+extension Substring {
+    fileprivate func range(ofPart part: String) -> Range<Index>? {
+        var at = startIndex
+        while at < endIndex {
+            if self[at...].hasPrefix(part) { return at..<index(at, offsetBy: part.count) }
+            at = index(after: at)
+        }
+        return nil
+    }
+}

@@ -1,0 +1,80 @@
+import ArgumentParser
+import TileStore
+
+/// SELECT: which entries a command means.
+///
+/// Conditions narrow each other.
+struct SelectOptions: ParsableArguments {
+    @Option(
+        help: ArgumentHelp("Only entries of this source.", valueName: "name"),
+        transform: ArgumentValues.source)
+    var source: SourceName?
+
+    @Option(
+        help: ArgumentHelp("Only tiles of these zooms: 7 or 0-7.", valueName: "zooms"),
+        transform: ArgumentValues.zooms)
+    var zoom: ClosedRange<Int>?
+
+    // Unconditional, because a box in the west begins with a minus.
+    @Option(
+        parsing: .unconditional,
+        help: ArgumentHelp(
+            "Only tiles that this box touches, in degrees; west > east crosses the antimeridian.",
+            valueName: "west,south,east,north"),
+        transform: ArgumentValues.box)
+    var bbox: GeoBox?
+
+    @Flag(help: "Only entries that are stale.")
+    var stale = false
+
+    @Option(
+        help: ArgumentHelp("Only entries not used for so long: 30d, 12h, 90s.", valueName: "age"),
+        transform: ArgumentValues.age)
+    var unusedFor: Int?
+
+    @Option(
+        help: ArgumentHelp(
+            "Only this entry: source/z/x/y[@2x][.ext] or source:path. Repeatable.", valueName: "key"),
+        transform: ArgumentValues.key)
+    var key: [TileKey] = []
+
+    /// Whether no condition is given.
+    var isEmpty: Bool {
+        source == nil && zoom == nil && bbox == nil && !stale && unusedFor == nil && key.isEmpty
+    }
+
+    /// The same for the store.
+    var selection: EntrySelection {
+        var selection = EntrySelection()
+        selection.source = source
+        selection.zooms = zoom
+        selection.box = bbox
+        selection.stale = stale
+        selection.unusedFor = unusedFor
+        selection.keys = key.isEmpty ? nil : Set(key)
+        return selection
+    }
+}
+
+/// SELECT for a command that changes what it selects, so that everything is only ever meant when it is said.
+struct ExplicitSelectOptions: ParsableArguments {
+    @OptionGroup(title: "Selection")
+    var select: SelectOptions
+
+    @Flag(help: "All entries (instead of a selection).")
+    var all = false
+
+    func validate() throws {
+        if select.isEmpty, !all {
+            throw ValidationError(
+                "no entries are selected: narrow them down with --source, --zoom, --bbox, --stale, --unused-for or "
+                    + "--key, or say --all")
+        }
+        if all, !select.isEmpty {
+            throw ValidationError("--all and a selection exclude each other: leave one of them out")
+        }
+    }
+
+    /// The same for the store.
+    var selection: EntrySelection { select.selection }
+}

@@ -1,0 +1,43 @@
+import ArgumentParser
+import TileStore
+
+/// `tilegc rm`.
+struct Remove: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "rm",
+        abstract: "Removes entries, and the blobs that no other entry shares.",
+        discussion: """
+            What a region pins stays, unless --pinned is given. Something has to be selected: to empty the cache, say \
+            --all.
+            """)
+
+    @OptionGroup var cache: CacheArgument
+    @OptionGroup var select: ExplicitSelectOptions
+
+    @Flag(help: "Remove pinned entries too.")
+    var pinned = false
+
+    @Flag(help: "Change nothing; say what would be removed.")
+    var dryRun = false
+
+    @OptionGroup var report: ReportOptions
+
+    func run() throws {
+        let store = try dryRun ? cache.openForReading() : cache.open()
+        let removal =
+            try dryRun
+            ? store.removal(of: select.selection, includingPinned: pinned)
+            : store.remove(select.selection, includingPinned: pinned)
+        if removal.removedEntries == 0 {
+            Message.print("no entry is selected\(pinned ? "" : " that is not pinned (--pinned takes those too)")")
+        }
+        try store.close()
+        let output = StandardOutput()
+        if report.json {
+            try output.line(.object(removal.fields))
+        } else {
+            try output.line("\(removal.sentence(planned: dryRun)).")
+        }
+        try output.finish()
+    }
+}

@@ -1,0 +1,103 @@
+import ArgumentParser
+import TileStore
+
+/// `tilegc verify`.
+struct Verify: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "verify",
+        abstract: "Hashes every blob again and compares manifest, counts and files.",
+        discussion: """
+            Exit status 1 means that something was found that matters: damaged or missing blobs, counts that disagree, \
+            unreadable lines in the manifest. Orphans (files that nothing names, left by a process that was killed) \
+            only take space and are no failure.
+
+            --repair drops what is damaged or missing, so that it is fetched anew, removes orphans and rewrites what \
+            is unreadable; the cache is then checked once more, and that decides the exit status.
+            """)
+
+    @OptionGroup var cache: CacheArgument
+
+    @Flag(help: "Compare sizes instead of hashing every byte.")
+    var quick = false
+
+    @Flag(help: "Repair what can be repaired.")
+    var repair = false
+
+    @OptionGroup var report: ReportOptions
+
+    func run() throws {
+        let store = try cache.open()
+        let found = try check(store, repair: repair)
+        // What is left after a repair is what counts.
+        let ok = repair && !found.ok ? try check(store, repair: false).ok : found.ok
+        try store.close()
+
+        let output = StandardOutput()
+        if report.json {
+            try output.line(json(found, ok: ok))
+        } else {
+            for line in lines(found, ok: ok) { try output.line(line) }
+        }
+        try output.finish()
+        if !ok { throw ExitCode(ExitStatus.found.rawValue) }
+    }
+
+    private func check(_ store: TileStore, repair: Bool) throws -> VerifyReport {
+        guard Progress.isVisible else { return try store.verify(quick: quick, repair: repair) }
+        var progress = Progress()
+        defer { progress.clear() }
+        return try store.verify(quick: quick, repair: repair) { done, total in
+            progress.show(done, of: total, "blobs")
+        }
+    }
+
+    private func json(_ found: VerifyReport, ok: Bool) -> JSON {
+        .object([
+            ("entries", .integer(found.entries)),
+            ("blobsChecked", .integer(found.blobsChecked)),
+            ("bytesChecked", .integer(found.bytesChecked)),
+            ("damaged", .integer(found.damaged.count)),
+            ("missing", .integer(found.missing.count)),
+            ("orphans", .integer(found.orphans.count)),
+            ("countMismatches", .integer(found.countMismatches)),
+            ("journalDamage", .integer(found.journalDamage)),
+            ("repaired", .bool(found.repaired)),
+            ("ok", .bool(ok)),
+            ("damagedBlobs", .array(found.damaged.map { .string($0.description) })),
+            ("missingBlobs", .array(found.missing.map { .string($0.description) })),
+            ("orphanFiles", .array(found.orphans.map { .string($0) })),
+        ])
+    }
+
+    private func lines(_ found: VerifyReport, ok: Bool) -> [String] {
+        let advice = found.repaired ? "" : " (--repair drops its entries, so that they are fetched anew)"
+        var lines = [
+            "Checked \(Figure.count(found.entries, "entry", "entries")) and "
+                + "\(Figure.count(found.blobsChecked, "blob"))"
+                + (quick ? " by size." : ", \(Figure.size(found.bytesChecked)).")
+        ]
+        lines += found.damaged.map { "damaged: blob \($0) holds other bytes than its name says\(advice)" }
+        lines += found.missing.map { "missing: blob \($0) has no file\(advice)" }
+        if found.countMismatches > 0 {
+            lines.append(
+                "counts: \(Figure.count(found.countMismatches)) do not agree with the entries"
+                    + (found.repaired ? "" : " (--repair counts anew)"))
+        }
+        if found.journalDamage > 0 {
+            lines.append(
+                "manifest: \(Figure.count(found.journalDamage, "line")) could not be read; what they said is lost"
+                    + (found.repaired ? "" : " (--repair writes the manifest anew without them)"))
+        }
+        lines += found.orphans.map {
+            "orphan: \($0.printable) belongs to no entry; it only takes space"
+                + (found.repaired ? "" : " (--repair removes it)")
+        }
+        switch (ok, found.repaired && (!found.ok || !found.orphans.isEmpty)) {
+        case (true, true): lines.append("Repaired: the cache is sound now.")
+        case (true, false): lines.append("The cache is sound.")
+        case (false, true): lines.append("Not everything could be repaired: run 'tilegc verify \(cache.cache)' again.")
+        case (false, false): lines.append("The cache is NOT sound: run 'tilegc verify --repair \(cache.cache)'.")
+        }
+        return lines
+    }
+}

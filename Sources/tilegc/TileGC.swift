@@ -1,0 +1,55 @@
+import ArgumentParser
+import TileStore
+
+/// The command line of a tile cache.
+@main
+struct TileGC: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "tilegc",
+        abstract: "Looks into a tile cache, collects its garbage, checks it, and moves tiles in and out.",
+        discussion: """
+            CACHE is the cache's folder. Every command works while other processes use the cache, and none leaves it \
+            worse when it is interrupted.
+
+            Reports go to standard output, as text or with --json as JSON; messages and progress to standard error.
+            Exit status: 0 done; 1 the check found something; 64 usage; 66 no such cache or input; 74 input/output \
+            error.
+            """,
+        version: "tilegc 0.1.0",
+        subcommands: [
+            Stats.self, List.self, Show.self, Cat.self, Collect.self, Limit.self, Remove.self, Expire.self,
+            Verify.self, Compact.self, Import.self, Export.self,
+        ])
+
+    /// Parses, runs, and turns whatever went wrong into one line and an exit status.
+    static func main() {
+        // A reader that has seen enough (`| head`) shows as EPIPE, which StandardOutput takes as the end.
+        ignoreBrokenPipes()
+        do {
+            var command = try parseAsRoot()
+            try command.run()
+        } catch let status as ExitCode {
+            exit(withError: status)
+        } catch let failure as Failure {
+            fail(failure)
+        } catch let error as StoreError {
+            fail(Failure(error))
+        } catch {
+            // Help and the version are "errors" that succeed; the rest are the parser's own.
+            guard exitCode(for: error) != .success else { exit(withError: error) }
+            fail(Failure(.usage, "\(message(for: error)) (see '\(helpCommand)')"))
+        }
+    }
+
+    /// What to type for help on what was typed.
+    private static var helpCommand: String {
+        let names = configuration.subcommands.compactMap { $0.configuration.commandName }
+        let command = CommandLine.arguments.dropFirst().first { names.contains($0) }
+        return command.map { "tilegc help \($0)" } ?? "tilegc --help"
+    }
+
+    private static func fail(_ failure: Failure) -> Never {
+        Message.print(failure.message)
+        exit(withError: ExitCode(failure.status.rawValue))
+    }
+}

@@ -1,0 +1,137 @@
+import Foundation
+import Testing
+import TileStore
+import TileStoreTesting
+
+/// One operation after the other of a script fails.
+@Suite(.timeLimit(.minutes(20)))
+struct FaultSweepTests {
+    struct Kind: CustomTestStringConvertible, Sendable {
+        var name: String
+        var number: Int32
+        var scope = SimulatedFileSystem.Scope.all
+        var persistent = false
+        var short = false
+        var testDescription: String { name }
+    }
+
+    static let kinds = [
+        Kind(name: "EIO once", number: EIO),
+        Kind(name: "EIO once, writes by half", number: EIO, short: true),
+        Kind(name: "EIO from then on", number: EIO, persistent: true),
+        Kind(name: "ENOSPC once", number: ENOSPC, scope: .space),
+        Kind(name: "ENOSPC once, writes by half", number: ENOSPC, scope: .space, short: true),
+        Kind(name: "ENOSPC from then on, writes by half", number: ENOSPC, scope: .space, persistent: true, short: true),
+        Kind(name: "EACCES once", number: EACCES),
+    ]
+
+    @Test(
+        "When an operation fails, the step fails with a StoreError or succeeds, and the cache is sound",
+        arguments: kinds,
+        0..<3 as Range<UInt64>)
+    func failing(kind: Kind, seed: UInt64) {
+        var random = SplitMix64(seed: seed &+ 5000)
+        let steps = Step.sweepScript(count: 40, using: &random)
+        let setting = ScriptSetting(durable: seed % 2 == 1)
+        let fault = SweepFault.fail(
+            number: kind.number, scope: kind.scope, persistent: kind.persistent, short: kind.short)
+        for operation in 0..<20_000 {
+            switch sweep(steps, setting: setting, fault: fault, at: operation) {
+            case .notReached: return
+            case .fine: continue
+            case .failed(let why):
+                Issue.record("\(kind.name), seed \(seed): \(why)\n\(source(of: steps, setting: setting))")
+                return
+            }
+        }
+        Issue.record("the script never came to its end")
+    }
+
+    @Test("While a cache is opened, an operation that fails is a StoreError, and the next opening works")
+    func failingWhileOpening() throws {
+        for number in [EIO, ENOSPC, EACCES] {
+            var ended = false
+            for operation in 0..<1000 where !ended {
+                let clock = ManualClock()
+                let disk = SimulatedDisk(clock: clock, blockSize: 64)
+                let files = SimulatedFileSystem(disk)
+                files.fail(
+                    SimulatedFileSystem.Fault(at: operation, number: number, scope: number == ENOSPC ? .space : .all))
+                do {
+                    let store = try TileStore(
+                        environment: clock.environment(files), configuration: StoreConfiguration())
+                    ended = !files.hasStruck
+                    files.fail(nil)
+                    #expect(try store.invariantViolations() == [], "operation \(operation), errno \(number)")
+                    store.simulateKill()
+                } catch {
+                    #expect(error is StoreError, "operation \(operation), errno \(number): \(error)")
+                }
+                files.kill()
+                let second = try TileStore(
+                    environment: clock.environment(SimulatedFileSystem(disk), seed: 2),
+                    configuration: StoreConfiguration())
+                #expect(try workOn(second, clock: clock) == nil, "operation \(operation), errno \(number)")
+                second.simulateKill()
+            }
+            #expect(ended)
+        }
+    }
+
+    @Test("A full disk can be read and emptied; puts say that it is full", arguments: [0, 1, 100, 2000])
+    func fullDisk(room: Int) throws {
+        let lab = try Lab()
+        for number in 0..<60 {
+            try lab.store.put(lab.bytes(number), for: lab.key(number), metadata: lab.metadata())
+        }
+        lab.disk.capacity = lab.disk.used + room
+        var refusal: StoreError?
+        for number in 60..<90 where refusal == nil {
+            do {
+                try lab.store.put(lab.bytes(number), for: lab.key(number), metadata: lab.metadata())
+            } catch let error as StoreError {
+                refusal = error
+            }
+        }
+        #expect(refusal?.code == .diskFull)
+        for number in 0..<60 { #expect(try lab.store.read(lab.key(number))?.data == lab.bytes(number)) }
+        // The disk is full to the last byte, whatever the store has left free.
+        lab.disk.capacity = lab.disk.used
+        #expect(try lab.store.remove([lab.key(0), lab.key(1)]).removedEntries == 2)
+        lab.disk.capacity = lab.disk.used
+        #expect(try lab.store.evict(toBytes: 10_000).removedBlobs > 0)
+        #expect(try lab.store.read(lab.key(0)) == nil)
+        try lab.reopen()
+        #expect(try lab.store.read(lab.key(0)) == nil)
+        #expect(try lab.store.verify().ok)
+        lab.disk.capacity = nil
+        try lab.store.put(lab.bytes(0), for: lab.key(0), metadata: lab.metadata())
+        try lab.reopen()
+        #expect(try lab.store.read(lab.key(0))?.data == lab.bytes(0))
+        #expect(try lab.store.invariantViolations() == [])
+    }
+
+    @Test("A disk that fills up in the middle of a batch keeps whole puts only")
+    func fullInBatch() throws {
+        for room in stride(from: 0, to: 9000, by: 97) {
+            let lab = try Lab()
+            try lab.store.put(lab.bytes(0), for: lab.key(0), metadata: lab.metadata())
+            lab.disk.capacity = lab.disk.used + room
+            let batch = (1..<9).map { TilePut(key: lab.key($0), data: lab.bytes($0), metadata: lab.metadata()) }
+            do {
+                try lab.store.put(batch)
+            } catch let error as StoreError {
+                #expect(error.code == .diskFull, "room \(room): \(error)")
+            }
+            lab.disk.capacity = nil
+            #expect(try lab.store.invariantViolations() == [], "room \(room)")
+            let before = try lab.store.snapshot()
+            lab.kill()
+            try lab.reopen()
+            #expect(try lab.store.snapshot() == before, "room \(room)")
+            for number in 0..<9 {
+                if let tile = try lab.store.read(lab.key(number)) { #expect(tile.data == lab.bytes(number)) }
+            }
+        }
+    }
+}
