@@ -49,6 +49,7 @@ let package = Package(
         .testTarget(
             name: "tilegcTests",
             dependencies: ["TileStore", "TileStoreTesting", "tilegc"],
+            exclude: ["Golden"],
             swiftSettings: settings),
     ],
     swiftLanguageModes: [.v6]

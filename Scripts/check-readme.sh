@@ -27,7 +27,7 @@ done < <(grep -oE '\]\([^):]+\)' ./*.md Docs/*.md Docs/model/*.md Sample/*.md)
 awk '
     /^<!-- run -->$/ { marked = 1; next }
     /^```sh$/ && marked { inside = 1; marked = 0; next }
-    /^```/ && inside { inside = 0; next }
+    /^```/ { inside = 0; marked = 0; next }
     inside { print }
 ' README.md >"$work/commands.sh"
 count=$(grep -c . "$work/commands.sh" || true)
@@ -56,7 +56,7 @@ mkdir -p "$work/example/Sources/example"
 awk '
     /^<!-- run -->$/ { marked = 1; next }
     /^```swift$/ && marked { inside = 1; marked = 0; next }
-    /^```/ && inside { inside = 0; next }
+    /^```/ { inside = 0; marked = 0; next }
     inside { print }
 ' README.md >"$work/example/Sources/example/main.swift"
 if [ ! -s "$work/example/Sources/example/main.swift" ]; then

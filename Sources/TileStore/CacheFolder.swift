@@ -51,7 +51,7 @@ enum CacheFolder {
         // Parents too, as `mkdir -p` does, on a real disk.
         try (files as? DiskFileSystem)?.makeParents()
         try files.makeFolder("")
-        _ = try ledger.acquire(wait: configuration.lockWait, folderIsNew: true)
+        try ledger.acquire(wait: configuration.lockWait, folderIsNew: true)
         defer { ledger.release() }
         if let marker = try readMarker(files) { return marker }
         for folder in ["objects", "manifest", "staging", "quarantine"] { try files.makeFolder(folder) }
@@ -110,7 +110,7 @@ enum CacheFolder {
         var loaded = try ledger.load(underLock: false)
         if loaded == nil || ledger.needsJudgement {
             // New, unfinished or damaged: only under the lock may that be settled.
-            _ = try ledger.acquire(wait: configuration.lockWait)
+            try ledger.acquire(wait: configuration.lockWait)
             defer { ledger.release() }
             loaded = try ledger.load(underLock: true)
         }

@@ -5,6 +5,16 @@ package struct StoreSnapshot: Equatable, Sendable {
     package var limits: StoreLimits
     package var regions: [PinnedRegion]
     package var nextSequence: UInt64
+
+    package init(
+        entries: [TileEntry], blobs: [BlobState], limits: StoreLimits, regions: [PinnedRegion], nextSequence: UInt64
+    ) {
+        self.entries = entries
+        self.blobs = blobs
+        self.limits = limits
+        self.regions = regions
+        self.nextSequence = nextSequence
+    }
 }
 
 /// A blob's state in the tables.

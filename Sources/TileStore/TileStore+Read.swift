@@ -33,7 +33,7 @@ extension TileStore {
         }
         // Replaced or evicted since the look-up, by this process or another: look again.
         try catchUp()
-        guard let again = try find(key, recordsUse: false), let digest = again.entry.blob else { return nil }
+        guard let again = try find(key, recordsUse: true), let digest = again.entry.blob else { return nil }
         if let data = try readBlob(digest, size: again.entry.size, verified: again.verified) {
             return StoredTile(entry: again.entry, data: data, origin: .disk)
         }

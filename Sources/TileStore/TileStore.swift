@@ -108,12 +108,9 @@ public final class TileStore: Sendable {
     func hold<R>(_ ledger: Ledger, _ body: (Ledger) throws -> R) throws -> R {
         do {
             guard !ledger.isClosed else { throw StoreError(.closed, "the store of \(files.location) is closed") }
-            let replaced = try ledger.acquire(wait: configuration.lockWait)
+            try ledger.acquire(wait: configuration.lockWait)
             defer { ledger.release() }
-            if replaced { shards.withLock { $0 = ShardSet() } }
-            if try replaced || !ledger.advance(.live(tables), underLock: true) {
-                try reload(ledger, underLock: true)
-            }
+            if try !ledger.advance(.live(tables), underLock: true) { try reload(ledger, underLock: true) }
             defer { sweepDropped() }
             return try body(ledger)
         } catch let error as FileError {
@@ -131,6 +128,7 @@ public final class TileStore: Sendable {
     /// Loads the newest checkpoint in place of the tables.
     func reload(_ ledger: Ledger, underLock: Bool) throws {
         guard let fresh = try ledger.load(underLock: underLock) else { return }
+        shards.withLock { $0 = ShardSet() }
         tables.writeAll { tables, locals in
             // Pending uses are kept by numbers that only the old tables understand.
             for i in locals.indices {
@@ -182,11 +180,9 @@ public final class TileStore: Sendable {
         sweepDropped()
         // A line that is whole but wrong: only under the lock may it be called damage.
         if ledger.needsJudgement, !isReadOnly {
-            let replaced = try ledger.acquire(wait: configuration.lockWait)
+            try ledger.acquire(wait: configuration.lockWait)
             defer { ledger.release() }
-            if try replaced || !ledger.advance(.live(tables), underLock: true) {
-                try reload(ledger, underLock: true)
-            }
+            if try !ledger.advance(.live(tables), underLock: true) { try reload(ledger, underLock: true) }
         }
     }
 }

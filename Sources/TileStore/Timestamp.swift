@@ -39,9 +39,9 @@ public struct Timestamp: Hashable, Comparable, Sendable, CustomStringConvertible
 
     /// RFC 3339 in UTC, such as `2026-01-31T12:00:00Z`.
     public var description: String {
+        guard seconds > -62_000_000_000, seconds < 250_000_000_000 else { return "@\(seconds)" }
         let day = seconds >= 0 ? seconds / 86400 : -((86399 - seconds) / 86400)
         let second = Int(seconds - day * 86400)
-        guard day > -719_000, day < 2_900_000 else { return "@\(seconds)" }
         // Days to year, month and day: Howard Hinnant's "civil from days".
         let shifted = Int(day) + 719_468
         let era = (shifted >= 0 ? shifted : shifted - 146_096) / 146_097

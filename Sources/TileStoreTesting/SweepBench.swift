@@ -73,7 +73,8 @@ package func sweep(_ steps: [Step], setting: ScriptSetting, fault: SweepFault, a
             bench.model.trail = nil
             if !files.hasStruck {
                 if let thrown { return .failed("\(place): threw \(thrown) without a fault") }
-                if observed != expected { return .failed("\(place): gave \(String(describing: observed))") }
+                let agreed = observed.flatMap { o in expected.map { bench.agree(o, $0, before) } } ?? (observed == expected)
+                if !agreed { return .failed("\(place): gave \(String(describing: observed))") }
                 continue
             }
             if let thrown, !(thrown is StoreError) { return .failed("\(place): threw \(thrown), no StoreError") }
@@ -84,7 +85,7 @@ package func sweep(_ steps: [Step], setting: ScriptSetting, fault: SweepFault, a
                 if case .tile(let entry, let data) = observed, let entry, let blob = entry.blob {
                     if data != Universe.payloadByDigest[blob] { return .failed("\(place): gave wrong bytes") }
                 }
-            } else if acknowledged, observed != expected {
+            } else if acknowledged, let observed, let expected, !bench.agree(observed, expected, before) {
                 return .failed("\(place): gave \(String(describing: observed)), not \(String(describing: expected))")
             }
             let after = bench.model.snapshot()

@@ -160,6 +160,12 @@ package final class DiskFileSystem: FileSystem {
         return FileStatus(info)
     }
 
+    package func length(of file: OpenFile) throws(FileError) -> Int64 {
+        let end = lseek(file.number, 0, SEEK_END)
+        guard end >= 0 else { throw failure("seek", "") }
+        return Int64(end)
+    }
+
     package func status(at path: String) throws(FileError) -> FileStatus? {
         var info = stat()
         guard lstat(full(path), &info) == 0 else {

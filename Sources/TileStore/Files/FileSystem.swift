@@ -67,6 +67,9 @@ package protocol FileSystem: AnyObject, Sendable {
     func sync(_ file: OpenFile) throws(FileError)
     /// `fstat`.
     func status(of file: OpenFile) throws(FileError) -> FileStatus
+    /// The file's length, by `lseek`: an `fstat` would make the next write update the file's times through the file
+    /// system's own journal (multigrain timestamps of newer Linux kernels), which costs more than the write.
+    func length(of file: OpenFile) throws(FileError) -> Int64
     /// `lstat`; `nil` where there is nothing.
     func status(at path: String) throws(FileError) -> FileStatus?
 
@@ -109,6 +112,8 @@ extension FileSystem {
 }
 
 extension FileSystem {
+    package func length(of file: OpenFile) throws(FileError) -> Int64 { try status(of: file).size }
+
     /// ``createFile(_:_:sync:)`` for bytes in an array.
     func createFile(_ path: String, bytes: [UInt8], sync: Bool) throws(FileError) {
         let result = bytes.withUnsafeBytes { raw -> Result<Void, FileError> in

@@ -32,6 +32,9 @@ final class Ledger {
     private(set) var needsJudgement = false
     /// Counts up whenever the tables are loaded anew.
     private(set) var loads = 0
+    /// Whether the tables no longer go with the journal: set before that comes about, cleared by a load that succeeded, so
+    /// that no failure in between is forgotten.
+    private var mustLoad = false
     /// Whether the reserve was given up and is still to be made again.
     var reserveGone = false
 
@@ -77,19 +80,18 @@ final class Ledger {
         lockFile = try files.open("lock", readOnly ? .read : .appendCreating)
     }
 
-    /// Takes the cache's lock, waiting a bounded time. `true` if the folder was replaced, so that all must be loaded anew.
-    func acquire(wait seconds: Double, folderIsNew: Bool = false) throws -> Bool {
-        var replaced = false
+    /// Takes the cache's lock, waiting a bounded time. If the folder was replaced, all will be loaded anew.
+    func acquire(wait seconds: Double, folderIsNew: Bool = false) throws {
         while true {
             try openLock()
             guard let lockFile else { throw StoreError(.closed, "the store is closed") }
             try waitForLock(lockFile, seconds)
             // A lock file without a name belongs to a folder that is no more.
             let links = try files.status(of: lockFile).links
-            if links > 0 { return replaced }
+            if links > 0 { return }
             files.close(lockFile)
             self.lockFile = nil
-            replaced = true
+            mustLoad = true
             guard try folderIsNew || files.status(at: "tilecache.json") != nil else {
                 throw StoreError(
                     .noSuchCache, "\(files.location) was removed while it was open; open the cache anew to make it again")
@@ -134,6 +136,7 @@ final class Ledger {
                 next = try openIfThere(Self.journalPath(newest), forAppending: true)
             }
             guard let next else { continue }
+            mustLoad = true
             if let journal { files.close(journal) }
             journal = next
             (generation, offset, lastChecksum, awaitedGeneration) = (newest, 0, nil, nil)
@@ -141,10 +144,11 @@ final class Ledger {
             checkpointGeneration = newest
             checkpointBytes = try files.status(of: checkpoint).size
             let tables = try readCheckpoint(checkpoint, newest)
-            try advance(.direct(tables), underLock: underLock)
+            guard try advance(.direct(tables), underLock: underLock) else { continue }
             while tables.sweep(1 << 20) {}
             tables.finishLoading()
             loads += 1
+            mustLoad = false
             return tables
         }
         if underLock {
@@ -294,21 +298,26 @@ final class Ledger {
     /// Whether the journal may have grown: one `fstat`.
     func hasNews() throws(FileError) -> Bool {
         guard let journal else { return false }
-        if awaitedGeneration != nil { return true }
-        return try files.status(of: journal).size > offset
+        if awaitedGeneration != nil || mustLoad { return true }
+        return try files.length(of: journal) > offset
     }
 
     /// Reads on from where this process is, following rotate records. `false` means that a newer checkpoint must be loaded.
-    @discardableResult
     func advance(_ target: Target, underLock: Bool) throws -> Bool {
+        if mustLoad, case .live = target { return false }
         needsJudgement = false
         while true {
             if let awaited = awaitedGeneration {
-                guard try follow(to: awaited, target, underLock: underLock) else { return awaitedGeneration != nil }
-                continue
+                switch try follow(to: awaited, target, underLock: underLock) {
+                case .followed: continue
+                case .notThere: return true
+                case .newerCheckpoint:
+                    mustLoad = true
+                    return false
+                }
             }
             guard let journal else { throw StoreError(.closed, "the store is closed") }
-            let size = try files.status(of: journal).size
+            let size = try files.length(of: journal)
             if size <= offset {
                 // Shorter than what was read: somebody put an older file in its place.
                 return size == offset || offset == 0
@@ -412,29 +421,28 @@ final class Ledger {
         }
     }
 
-    /// Goes on in the next journal. `false`: it is not there, or a newer checkpoint must be loaded (then nothing is awaited).
-    private func follow(to next: UInt64, _ target: Target, underLock: Bool) throws -> Bool {
+    private enum Following { case followed, notThere, newerCheckpoint }
+
+    /// Goes on in the next journal.
+    private func follow(to next: UInt64, _ target: Target, underLock: Bool) throws -> Following {
         var file = try openIfThere(Self.journalPath(next), forAppending: true)
         if file == nil {
             if let newest = try files.newestCheckpoint(), newest > generation {
-                if newest > next || !underLock {
-                    awaitedGeneration = nil
-                    return false
-                }
+                if newest > next || !underLock { return .newerCheckpoint }
             }
             // Not there: its maker died before, or it is already deleted. Only the lock tells.
-            guard underLock, !readOnly else { return false }
+            guard underLock, !readOnly else { return .notThere }
             try createJournal(next, after: offset, previous: lastChecksum)
             file = try openIfThere(Self.journalPath(next), forAppending: true)
         }
-        guard let file else { return false }
+        guard let file else { return .notThere }
         if let journal { files.close(journal) }
         chainBytes += offset
         journal = file
         (generation, offset, awaitedGeneration) = (next, 0, nil)
         lastChecksum = nil
         target.apply { $0.startGeneration(next) }
-        return true
+        return .followed
     }
 
     // MARK: Appending

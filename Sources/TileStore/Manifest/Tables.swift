@@ -289,7 +289,8 @@ final class Tables {
         nextSequence = max(nextSequence, new.recency &+ 1)
         let oldSlot = findPhysical(key)
         if let oldSlot, entries[oldSlot].pointee.blob != noSlot, !blobs[entries[oldSlot].pointee.blob].pointee.isLive {
-            sweepEntry(oldSlot)
+            // The name of a resource goes on being used.
+            sweepEntry(oldSlot, keepsName: true)
             return put(key, new)
         }
         // The new blob is counted before the old one is let go: they may be the same.
@@ -405,13 +406,13 @@ final class Tables {
     }
 
     /// Takes out one entry of a dropped blob; its accounts were settled when the blob was dropped.
-    private func sweepEntry(_ slot: UInt32) {
+    private func sweepEntry(_ slot: UInt32, keepsName: Bool = false) {
         detachSibling(slot)
         entries[slot].pointee.blob = noSlot
         // Already off the accounts: put it back before the ordinary way takes it off.
         entryCount += 1
         if !entries[slot].pointee.isPinned { unpinnedEntries += 1 }
-        forgetEntry(slot)
+        forgetEntry(slot, keepsName: keepsName)
     }
 
     /// The unpinned entry that was used longest ago.
@@ -447,13 +448,13 @@ final class Tables {
         return slot
     }
 
-    private func forgetEntry(_ slot: UInt32) {
+    private func forgetEntry(_ slot: UInt32, keepsName: Bool = false) {
         let record = entries[slot].pointee
         entryOrder.remove(slot, in: entries)
         entryIndex.remove(slot, hash(record.key)) { hash(entries[$0].pointee.key) }
         tags.remove(record.tag)
         releaseSet(record.set)
-        if record.key.isResource {
+        if record.key.isResource, !keepsName {
             let number = record.key.position & 0xFF_FFFF_FFFF_FFFF
             if let name = resourceNames.removeValue(forKey: number) { resources[name] = nil }
         }
