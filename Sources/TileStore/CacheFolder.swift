@@ -36,7 +36,8 @@ enum CacheFolder {
         guard foreign.isEmpty else {
             throw StoreError(
                 .notACache,
-                "\(files.location) holds \(quoted(foreign.sorted()[0])) and is no tile cache; name an empty or a new folder")
+                "\(files.location) holds \(quoted(foreign.sorted()[0])) and is no tile cache; name an empty or a new folder"
+            )
         }
         guard configuration.createIfMissing, !ledger.readOnly else {
             throw StoreError(.noSuchCache, "\(files.location) is not a tile cache (it has no tilecache.json)")
@@ -80,12 +81,16 @@ enum CacheFolder {
     private static func readMarker(_ files: any FileSystem) throws -> Marker? {
         let text = UnsafeMutableRawBufferPointer.allocate(byteCount: 4096, alignment: 1)
         defer { text.deallocate() }
-        guard let count = try "tilecache.json".withCString({ path throws(FileError) in try files.readFile(path, into: text) })
+        guard
+            let count = try "tilecache.json".withCString({ path throws(FileError) in
+                try files.readFile(path, into: text)
+            })
         else { return nil }
         guard let object = JSONValue(UnsafeRawBufferPointer(rebasing: text[..<count]))?.object else {
             throw StoreError(
                 .damaged,
-                "\(files.location)/tilecache.json cannot be read: restore it from a backup, or remove the folder and let it fill again")
+                "\(files.location)/tilecache.json cannot be read: restore it from a backup, or remove the folder and let it fill again"
+            )
         }
         guard object["format"]?.integer == 1 else {
             throw StoreError(
@@ -131,7 +136,8 @@ enum CacheFolder {
         }
         for name in names {
             let path = "staging/" + name
-            guard let status = try ledger.files.status(at: path), status.kind != .folder, status.modified < now - 3600 else {
+            guard let status = try ledger.files.status(at: path), status.kind != .folder, status.modified < now - 3600
+            else {
                 continue
             }
             try ledger.files.unlink(path)
@@ -140,8 +146,9 @@ enum CacheFolder {
 
     static let reserveSize = 1 << 20
 
-    /// Makes the file that is given up when a removal meets a full disk. That it cannot be made now is no error: the
-    /// next opening or removal tries again.
+    /// Makes the file that is given up when a removal meets a full disk.
+    ///
+    /// That it cannot be made now is no error: the next opening or removal tries again.
     static func makeReserve(_ ledger: Ledger) {
         let files = ledger.files
         do throws(FileError) {

@@ -1,6 +1,8 @@
 import Dispatch
 
-/// Work that the store does by itself: flushing uses, compaction, sweeping orphans. One serial queue.
+/// Work that the store does by itself: flushing uses, compaction, sweeping orphans.
+///
+/// One serial queue.
 final class Maintenance: Sendable {
     private struct State {
         weak var store: TileStore?

@@ -32,7 +32,9 @@ public struct TileSpan: Hashable, Sendable {
 
 /// A named set of tiles of one source that is kept whatever the limits say, on an account of its own.
 public struct PinnedRegion: Hashable, Sendable {
-    /// Its name: 1 to 64 characters of `A-Z a-z 0-9 . _ -`. Pinning another region of that name replaces it.
+    /// Its name: 1 to 64 characters of `A-Z a-z 0-9 . _ -`.
+    ///
+    /// Pinning another region of that name replaces it.
     public let name: String
     /// The source whose tiles it pins, in every scale and format.
     public let source: SourceName
@@ -46,7 +48,8 @@ public struct PinnedRegion: Hashable, Sendable {
     /// - Throws: ``StoreError`` with ``StoreError/Code/invalidValue``.
     public init(name: String, source: SourceName, spans: [TileSpan], box: GeoBox? = nil) throws {
         guard (1...64).contains(name.utf8.count), name.utf8.allSatisfy(isSourceByte) else {
-            throw StoreError(.invalidValue, "region name \(quoted(name)) must be 1 to 64 characters of A-Z a-z 0-9 . _ -")
+            throw StoreError(
+                .invalidValue, "region name \(quoted(name)) must be 1 to 64 characters of A-Z a-z 0-9 . _ -")
         }
         guard (1...65536).contains(spans.count) else {
             throw StoreError(.invalidValue, "region \(name) has \(spans.count) rectangles; 1 to 65536 are possible")
@@ -66,7 +69,9 @@ public struct PinnedRegion: Hashable, Sendable {
     }
 }
 
-/// A box in degrees of longitude and latitude (WGS 84). `west > east` means that it crosses the antimeridian.
+/// A box in degrees of longitude and latitude (WGS 84).
+///
+/// `west > east` means that it crosses the antimeridian.
 public struct GeoBox: Hashable, Sendable, CustomStringConvertible {
     /// Its edges in degrees.
     public let west, south, east, north: Double

@@ -70,8 +70,10 @@ public struct StoreLimits: Hashable, Sendable {
     /// Entries that no region pins.
     public var entryLimit: Int
 
-    /// Makes limits. Without an entry limit there is one for each 2 KiB of the capacity, at least 100,000; without a
-    /// capacity either, 100,000,000.
+    /// Makes limits.
+    ///
+    /// Without an entry limit there is one for each 2 KiB of the capacity, at least 100,000; without a capacity either,
+    /// 100,000,000.
     public init(capacity: Int?, entryLimit: Int? = nil) {
         self.capacity = capacity.map { max(0, $0) }
         self.entryLimit = entryLimit.map { max(0, $0) } ?? capacity.map { max(100_000, $0 / 2048) } ?? 100_000_000
@@ -172,7 +174,9 @@ public struct CompactionReport: Hashable, Sendable {
     public var checkpointBytes = 0
 }
 
-/// Which entries are meant. All conditions that are given must hold.
+/// Which entries are meant.
+///
+/// All conditions that are given must hold.
 public struct EntrySelection: Sendable {
     /// Only of this source.
     public var source: SourceName?

@@ -1,6 +1,8 @@
 /// How a store is opened.
 public struct StoreConfiguration: Sendable {
-    /// What a power cut may take. A killed process loses nothing in either mode.
+    /// What a power cut may take.
+    ///
+    /// A killed process loses nothing in either mode.
     public enum Durability: Sendable {
         /// Nothing is synced: a power cut may take the last half minute; what it damaged is found when it is read.
         case relaxed
@@ -30,7 +32,9 @@ public struct StoreConfiguration: Sendable {
     public var memoryTierBytes = 32 << 20
     /// Whether a cache that does not exist is made.
     public var createIfMissing = true
-    /// Whether the cache is opened for reading alone. A folder that this user may not write is always opened so.
+    /// Whether the cache is opened for reading alone.
+    ///
+    /// A folder that this user may not write is always opened so.
     public var readOnly = false
     /// How long to wait for another process that holds the cache's lock, in seconds.
     public var lockWait = 5.0

@@ -2,7 +2,9 @@
 ///
 /// Switch on ``code``; show ``message`` to people. A miss is never an error: it is `nil`.
 public struct StoreError: Error, Sendable, CustomStringConvertible {
-    /// The kinds of failure that a caller can tell apart. More may be added.
+    /// The kinds of failure that a caller can tell apart.
+    ///
+    /// More may be added.
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Kind: String {
             case invalidKey, invalidValue, noSuchCache, notACache, unknownFormat, readOnly, locked, diskFull, damaged,
@@ -16,9 +18,13 @@ public struct StoreError: Error, Sendable, CustomStringConvertible {
         public static let invalidValue = Code(kind: .invalidValue)
         /// There is no folder at the path, and the caller did not ask for one to be made.
         public static let noSuchCache = Code(kind: .noSuchCache)
-        /// The folder holds something other than a tile cache. Nothing in it was touched.
+        /// The folder holds something other than a tile cache.
+        ///
+        /// Nothing in it was touched.
         public static let notACache = Code(kind: .notACache)
-        /// The cache was written in a format that this version does not know. Nothing in it was touched.
+        /// The cache was written in a format that this version does not know.
+        ///
+        /// Nothing in it was touched.
         public static let unknownFormat = Code(kind: .unknownFormat)
         /// The cache can be read but not written by this user.
         public static let readOnly = Code(kind: .readOnly)

@@ -2,7 +2,9 @@
 ///
 /// Two values with equal content are equal. Copying one costs a reference count.
 public struct ResponseFields: Hashable, Sendable {
-    /// A response header field. The store keeps name and value verbatim and never interprets them.
+    /// A response header field.
+    ///
+    /// The store keeps name and value verbatim and never interprets them.
     public struct Header: Hashable, Sendable {
         /// The field's name.
         public var name: String
@@ -101,8 +103,9 @@ public struct ResponseFields: Hashable, Sendable {
     }
 }
 
-/// What is known of a stored response besides its bytes: times and validators. The store keeps it and compares times;
-/// what follows from them is decided by its caller.
+/// What is known of a stored response besides its bytes: times and validators.
+///
+/// The store keeps it and compares times; what follows from them is decided by its caller.
 public struct TileMetadata: Hashable, Sendable {
     /// The part that other entries share.
     public var response: ResponseFields
@@ -112,7 +115,9 @@ public struct TileMetadata: Hashable, Sendable {
     public var lastModified: Timestamp?
     /// When the response was received.
     public var storedAt: Timestamp
-    /// The origin's `Date`. A response with an older one never replaces a newer one.
+    /// The origin's `Date`.
+    ///
+    /// A response with an older one never replaces a newer one.
     public var date: Timestamp?
     /// How old the response was when it was received, in seconds (the corrected initial age of RFC 9111 §4.2.3).
     public var initialAge: Int
@@ -149,7 +154,9 @@ public struct TileEntry: Hashable, Sendable {
     public let size: Int
     /// Validators and times.
     public let metadata: TileMetadata
-    /// When it was last used, for people. Eviction goes by ``recency``.
+    /// When it was last used, for people.
+    ///
+    /// Eviction goes by ``recency``.
     public let lastUsed: Timestamp
     /// Its place in the order of use: a larger number was used later.
     public let recency: UInt64

@@ -46,8 +46,10 @@ extension TileStore {
         case recency
     }
 
-    /// Visits entries without touching their blobs. Readers and writers go on meanwhile: each entry is visited as it is at
-    /// that time, and one that is gone by then is left out.
+    /// Visits entries without touching their blobs.
+    ///
+    /// Readers and writers go on meanwhile: each entry is visited as it is at that time, and one that is gone by then
+    /// is left out.
     public func forEachEntry(
         in order: EntryOrder = .key, where selection: EntrySelection = EntrySelection(),
         _ body: (TileEntry) throws -> Void
@@ -152,10 +154,14 @@ extension TileStore {
             lines.gone(keys)
             try counting(into: &report) { try appendRemoval(lines, blobs, ledger) }
         }
+        // A shared blob that loses its pin goes onto the account that has a limit.
+        if includingPinned { try enforceLimits() }
         return report
     }
 
-    /// What ``remove(_:includingPinned:)-(EntrySelection,_)`` would remove now. Changes nothing.
+    /// What ``remove(_:includingPinned:)-(EntrySelection,_)`` would remove now.
+    ///
+    /// Changes nothing.
     public func removal(of selection: EntrySelection, includingPinned: Bool = false) throws -> RemovalReport {
         try catchUp()
         let matcher = try Matcher(selection, now: environment.now())
@@ -165,12 +171,16 @@ extension TileStore {
             var report = RemovalReport()
             report.removedEntries = keys.count
             report.removedBlobs = blobs.count
-            for digest in blobs { if let slot = t.find(digest) { report.freedBytes += t.allocated(t.blobs[slot].pointee.size) } }
+            for digest in blobs {
+                if let slot = t.find(digest) { report.freedBytes += t.allocated(t.blobs[slot].pointee.size) }
+            }
             return report
         }
     }
 
-    /// Marks fresh entries as stale: they are revalidated at their next use. Returns how many were fresh.
+    /// Marks fresh entries as stale: they are revalidated at their next use.
+    ///
+    /// Returns how many were fresh.
     public func expire(_ selection: EntrySelection) throws -> Int {
         try catchUpForChange()
         var count = 0

@@ -1,4 +1,6 @@
-/// What an eviction still has to reach. It is carried on from one hold of the lock to the next.
+/// What an eviction still has to reach.
+///
+/// It is carried on from one hold of the lock to the next.
 struct EvictionGoal {
     /// Allocated bytes of unpinned blobs to come down to.
     var bytes: Int?
@@ -71,10 +73,14 @@ extension TileStore {
 
     private func goal(_ bytes: Int?, _ entries: Int?) -> EvictionGoal {
         let limits = tables.read { t, _ in t.limits }
-        return EvictionGoal(bytes: bytes.map { max(0, $0) } ?? limits.capacity, entryLimit: nil, entries: max(0, entries ?? limits.entryLimit))
+        return EvictionGoal(
+            bytes: bytes.map { max(0, $0) } ?? limits.capacity, entryLimit: nil,
+            entries: max(0, entries ?? limits.entryLimit))
     }
 
-    /// What ``evict(toBytes:entries:)`` would remove now. Changes nothing.
+    /// What ``evict(toBytes:entries:)`` would remove now.
+    ///
+    /// Changes nothing.
     public func eviction(toBytes bytes: Int? = nil, entries: Int? = nil) throws -> RemovalReport {
         try catchUp()
         let goal = goal(bytes, entries)
@@ -176,7 +182,9 @@ extension TileStore {
             }
         }
         while let target = goal.entries {
-            let (victims, blobs) = tables.read { t, _ in t.oldestEntries(downTo: target, sparing: goal.spareEntries, most: 256) }
+            let (victims, blobs) = tables.read { t, _ in
+                t.oldestEntries(downTo: target, sparing: goal.spareEntries, most: 256)
+            }
             guard !victims.isEmpty else {
                 goal.entries = nil
                 break
@@ -213,8 +221,9 @@ extension TileStore {
         if ledger.reserveGone { CacheFolder.makeReserve(ledger) }
     }
 
-    /// Removes files of one folder of blobs that no entry names. Publication happens under the lock, so what is not
-    /// counted under it is left over from a crash.
+    /// Removes files of one folder of blobs that no entry names.
+    ///
+    /// Publication happens under the lock, so what is not counted under it is left over from a crash.
     func removeOrphans(inShard shard: UInt8) throws -> Int {
         let candidates = try orphanCandidates(inShard: shard)
         guard !candidates.isEmpty else { return 0 }

@@ -52,7 +52,9 @@ extension TileStore {
         return try outcome(of: request)
     }
 
-    /// Stores several tiles in one hold of the lock, in their order. Limits are enforced once, at the end.
+    /// Stores several tiles in one hold of the lock, in their order.
+    ///
+    /// Limits are enforced once, at the end.
     ///
     /// - Throws: ``StoreError`` of the first tile that failed; those before it are stored.
     @discardableResult
@@ -82,14 +84,16 @@ extension TileStore {
         return try put(data, for: key, metadata: metadata)
     }
 
-    /// Gives an entry new validators and times, as a 304 does. Its blob, its place in the order of use and the time of its
-    /// last use stay.
+    /// Gives an entry new validators and times, as a 304 does.
+    ///
+    /// Its blob, its place in the order of use and the time of its last use stay.
     ///
     /// - Returns: `false` if the key no longer is in the state that the decision was made on, or has a later `Date`.
     public func refresh(_ key: TileKey, from version: EntryVersion, metadata: TileMetadata) throws -> Bool {
         try check(metadata, size: 0)
         return try hold { ledger in
-            guard let entry = tables.read({ t, _ in t.packed(key).flatMap { t.find($0) }.map { t.entry($0, key: key) } }),
+            guard
+                let entry = tables.read({ t, _ in t.packed(key).flatMap { t.find($0) }.map { t.entry($0, key: key) } }),
                 EntryVersion(entry) == version, !isOlder(metadata, than: entry.metadata)
             else { return false }
             var lines = LineBuffer()
@@ -106,7 +110,9 @@ extension TileStore {
     // MARK: Before the lock
 
     private func outcome(of request: PutRequest) throws -> PutOutcome {
-        guard let outcome = request.outcome else { throw StoreError(.io, "a put of \(request.key) was lost; try again") }
+        guard let outcome = request.outcome else {
+            throw StoreError(.io, "a put of \(request.key) was lost; try again")
+        }
         return try outcome.get()
     }
 
@@ -121,7 +127,8 @@ extension TileStore {
         guard (200...599).contains(response.status) else {
             throw StoreError(.invalidValue, "status \(response.status) is not final (200 to 599)")
         }
-        let length = response.headers.reduce(0) { $0 + $1.name.utf8.count + $1.value.utf8.count + 8 }
+        let length =
+            response.headers.reduce(0) { $0 + $1.name.utf8.count + $1.value.utf8.count + 8 }
             + (response.mediaType?.utf8.count ?? 0) + (response.contentEncoding?.utf8.count ?? 0)
         guard length <= 65536, response.staleIfError >= 0, response.staleWhileRevalidate >= 0 else {
             throw StoreError(.invalidValue, "response fields of \(length) bytes cannot be kept; the most is 65536")
@@ -371,7 +378,9 @@ extension TileStore {
 
     private func forgetReleased() { tables.write { $0.released.removeAll(keepingCapacity: true) } }
 
-    /// Unlinks blobs that nothing refers to any more. Under the lock, after the record.
+    /// Unlinks blobs that nothing refers to any more.
+    ///
+    /// Under the lock, after the record.
     @discardableResult
     func unlinkReleased() throws -> Int {
         let gone = tables.write { t -> [BlobDigest] in

@@ -37,15 +37,19 @@ extension TileStore {
         if let data = try readBlob(digest, size: again.entry.size, verified: again.verified) {
             return StoredTile(entry: again.entry, data: data, origin: .disk)
         }
-        try settleDamage(digest)
+        do { try settleDamage(digest) } catch let error as StoreError where error.code != .closed {
+            // A miss either way. What could not be recorded now (another holder of the lock, a full disk) is found again by
+            // the next reader, and by verify.
+        }
         return nil
     }
 
     /// The entry under a key, without its bytes and without a note of use.
     public func entry(for key: TileKey) throws -> TileEntry? { try find(key, recordsUse: false)?.entry }
 
-    /// Notes a use of a key that was served from elsewhere, such as a cache of prepared responses. Written down later,
-    /// together with others; it counts if the key still has the same blob then.
+    /// Notes a use of a key that was served from elsewhere, such as a cache of prepared responses.
+    ///
+    /// Written down later, together with others; it counts if the key still has the same blob then.
     public func touch(_ key: TileKey, _ version: EntryVersion) throws {
         guard !isReadOnly else { return }
         let first = tables.read { tables, local -> Bool in
@@ -59,8 +63,9 @@ extension TileStore {
     private func find(_ key: TileKey, recordsUse: Bool) throws -> Found? {
         var askForNews = false
         var firstUse = false
-        func look() -> Found? {
-            tables.read { tables, local -> Found? in
+        func look() throws -> Found? {
+            try tables.read { tables, local -> Found? in
+                if local.isClosed { throw closedError }
                 if !askForNews, catchUpIfDue(&local) { askForNews = true }
                 guard let packed = tables.packed(key), let slot = tables.find(packed) else { return nil }
                 let entry = tables.entry(slot, key: key)
@@ -71,10 +76,10 @@ extension TileStore {
                 return Found(entry: entry, verified: blob != noSlot && tables.blobs[blob].pointee.isVerified)
             }
         }
-        var found = look()
+        var found = try look()
         if askForNews {
             try catchUpOnRead()
-            found = look()
+            found = try look()
         }
         if firstUse { maintenance?.scheduleFlush() }
         return found
@@ -90,7 +95,9 @@ extension TileStore {
         return local.uses.count == 1
     }
 
-    /// Keeps the last of equal uses, in order. If that does not help, older ones make room.
+    /// Keeps the last of equal uses, in order.
+    ///
+    /// If that does not help, older ones make room.
     static func coalesced(_ uses: [PendingUse]) -> [PendingUse] {
         var seen = Set<PendingUse>(minimumCapacity: uses.count)
         var kept: [PendingUse] = []
@@ -101,7 +108,9 @@ extension TileStore {
 
     // MARK: Blobs
 
-    /// Reads a blob's file. `nil` if it is missing, of another length, no plain file, or has other bytes.
+    /// Reads a blob's file.
+    ///
+    /// `nil` if it is missing, of another length, no plain file, or has other bytes.
     func readBlob(_ digest: BlobDigest, size: Int, verified: Bool) throws -> Data? {
         guard let memory = malloc(size + 1) else { throw StoreError(.io, "no memory for a blob of \(size) bytes") }
         // One byte more than expected: a file that is too long shows without an fstat.
@@ -149,7 +158,9 @@ extension TileStore {
     private func settleDamage(_ digest: BlobDigest) throws {
         guard !isReadOnly else { return }
         try hold { ledger in
-            guard let size = tables.read({ t, _ in t.find(digest).map { Int(t.blobs[$0].pointee.size) } }) else { return }
+            guard let size = tables.read({ t, _ in t.find(digest).map { Int(t.blobs[$0].pointee.size) } }) else {
+                return
+            }
             guard try readBlob(digest, size: size, verified: false) == nil || !isIntact(digest, size) else { return }
             try drop([digest], ledger)
         }
@@ -164,7 +175,9 @@ extension TileStore {
         return BlobDigest(hashing: UnsafeRawBufferPointer(rebasing: buffer[..<size])) == digest
     }
 
-    /// Drops damaged blobs with all their entries and puts their files aside. Under the lock.
+    /// Drops damaged blobs with all their entries and puts their files aside.
+    ///
+    /// Under the lock.
     func drop(_ digests: [BlobDigest], _ ledger: Ledger) throws {
         var lines = LineBuffer()
         for digest in digests {
@@ -179,7 +192,9 @@ extension TileStore {
         tables.write { $0.released.removeAll() }
     }
 
-    /// Moves a file out of `objects/` where it can be looked at. At most 64 files and 16 MB are kept.
+    /// Moves a file out of `objects/` where it can be looked at.
+    ///
+    /// At most 64 files and 16 MB are kept.
     func quarantine(_ path: String) throws {
         guard let status = try files.status(at: path) else { return }
         try files.makeFolder("quarantine")
@@ -208,7 +223,9 @@ extension TileStore {
             try files.unlink(path)
             return
         }
-        guard depth < 16 else { throw StoreError(.damaged, "\(files.location)/\(path) is nested too deeply; remove it by hand") }
+        guard depth < 16 else {
+            throw StoreError(.damaged, "\(files.location)/\(path) is nested too deeply; remove it by hand")
+        }
         for name in try files.list(path) ?? [] { try removeTree(path + "/" + name, depth: depth + 1) }
         try files.removeFolder(path)
     }

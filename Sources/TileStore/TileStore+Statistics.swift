@@ -1,5 +1,7 @@
 extension TileStore {
-    /// Figures of the whole cache. Costs a pass over the entries: about 20 ms for a million.
+    /// Figures of the whole cache.
+    ///
+    /// Costs a pass over the entries: about 20 ms for a million.
     public func statistics() throws -> StoreStatistics {
         try catchUp()
         let now = environment.now()

@@ -1,8 +1,10 @@
 import Dispatch
 
 extension TileStore {
-    /// Checks everything: every line of the manifest, every blob's bytes against its name, every count and account, every
-    /// file in `objects/`. Others may go on reading and writing; what looks wrong is confirmed under the lock.
+    /// Checks everything: every line of the manifest, every blob's bytes against its name, every count and account,
+    /// every file in `objects/`.
+    ///
+    /// Others may go on reading and writing; what looks wrong is confirmed under the lock.
     ///
     /// Hashes on all cores. With `repair`, bad blobs are dropped with their entries and put into `quarantine/`, orphans
     /// removed, and a manifest with damaged lines rewritten.
@@ -25,11 +27,14 @@ extension TileStore {
         let suspects = try checkBlobs(quick: quick, &report, progress)
         for (digest, size) in suspects { try confirm(digest, size, quick, repair, &report) }
         for path in try strangers() {
-            let orphan = isReadOnly ? try isOrphan(path) : try hold { _ in
-                guard try isOrphan(path) else { return false }
-                if repair { try discardOrphan(path) }
-                return true
-            }
+            let orphan =
+                isReadOnly
+                ? try isOrphan(path)
+                : try hold { _ in
+                    guard try isOrphan(path) else { return false }
+                    if repair { try discardOrphan(path) }
+                    return true
+                }
             if orphan { report.orphans.append(path) }
         }
         if repair { try mend(&report) }
@@ -117,11 +122,14 @@ extension TileStore {
             }
             return (try files.status(at: digest.path) != nil, true)
         }
-        let found = isReadOnly ? try look() : try hold { ledger in
-            let found = try look()
-            if repair, found.isBad { try drop([digest], ledger) }
-            return found
-        }
+        let found =
+            isReadOnly
+            ? try look()
+            : try hold { ledger in
+                let found = try look()
+                if repair, found.isBad { try drop([digest], ledger) }
+                return found
+            }
         guard found.isBad else { return }
         if found.isThere { report.damaged.append(digest) } else { report.missing.append(digest) }
     }
@@ -206,7 +214,9 @@ extension TileStore {
 
     // MARK: Invariants
 
-    /// Everything that must always hold, checked against the disk; empty when it does. Docs/invariants.md names them.
+    /// Everything that must always hold, checked against the disk; empty when it does.
+    ///
+    /// Docs/invariants.md names them.
     package func invariantViolations() throws -> [String] {
         try catchUp()
         var found = tables.read { t, _ in t.accountMismatches() + t.structureFaults() }
@@ -215,7 +225,11 @@ extension TileStore {
             for slot in 0..<t.blobs.count where t.blobs[slot].pointee.isLive {
                 blobs.append((t.blobs[slot].pointee.digest, Int(t.blobs[slot].pointee.size)))
             }
-            return (blobs, t.exceedsLimits ? "I1: \(t.allocatedUnpinned) bytes, \(t.unpinnedEntries) entries, limits \(t.limits)" : nil)
+            return (
+                blobs,
+                t.exceedsLimits
+                    ? "I1: \(t.allocatedUnpinned) bytes, \(t.unpinnedEntries) entries, limits \(t.limits)" : nil
+            )
         }
         if let limits { found.append(limits) }
         for (digest, size) in blobs {
@@ -241,7 +255,9 @@ extension Tables {
             guard record.isLive, record.blob == noSlot || blobs[record.blob].pointee.isLive else { continue }
             live += 1
             if !record.isPinned { unpinned += 1 }
-            if record.isPinned != isPinned(record.key) { found.append("I7: \(key(record.key)) pinned: \(record.isPinned)") }
+            if record.isPinned != isPinned(record.key) {
+                found.append("I7: \(key(record.key)) pinned: \(record.isPinned)")
+            }
             guard record.blob != noSlot else { continue }
             references[record.blob, default: (0, 0)].all += 1
             if record.isPinned { references[record.blob, default: (0, 0)].pinned += 1 }
@@ -275,15 +291,21 @@ extension Tables {
     /// The order of use holds every unpinned record once, in order; the indexes find every record.
     func structureFaults() -> [String] {
         var found: [String] = []
-        func check<R: RecencyListed>(_ name: String, _ list: RecencyList<R>, _ table: borrowing Segments<R>, _ expected: Int) {
+        func check<R: RecencyListed>(
+            _ name: String, _ list: RecencyList<R>, _ table: borrowing Segments<R>, _ expected: Int
+        ) {
             var (slot, before, count) = (list.first, noSlot, 0)
             var recency: UInt64 = 0
             while slot != noSlot, count <= expected {
                 let record = table[slot].pointee
-                if record.before != before || record.recency < recency { found.append("I5: \(name) out of order at \(slot)") }
+                if record.before != before || record.recency < recency {
+                    found.append("I5: \(name) out of order at \(slot)")
+                }
                 (recency, before, slot, count) = (record.recency, slot, record.after, count + 1)
             }
-            if count != expected || list.last != before { found.append("I5: \(name) has \(count), expected \(expected)") }
+            if count != expected || list.last != before {
+                found.append("I5: \(name) has \(count), expected \(expected)")
+            }
         }
         var (entriesExpected, blobsExpected) = (0, 0)
         for slot in 0..<entries.count {
@@ -294,7 +316,9 @@ extension Tables {
         }
         for slot in 0..<blobs.count where blobs[slot].pointee.isLive {
             if blobs[slot].pointee.pins == 0 { blobsExpected += 1 }
-            if find(blobs[slot].pointee.digest) != slot { found.append("I3: blob \(blobs[slot].pointee.digest) is not found") }
+            if find(blobs[slot].pointee.digest) != slot {
+                found.append("I3: blob \(blobs[slot].pointee.digest) is not found")
+            }
         }
         check("the order of entries", entryOrder, entries, entriesExpected)
         check("the order of blobs", blobOrder, blobs, blobsExpected)

@@ -62,23 +62,29 @@ public final class TileStore: Sendable {
         try? close()
     }
 
-    /// Writes down what is pending and gives up the files. Later calls throw ``StoreError/Code/closed``.
+    /// Writes down what is pending and gives up the files.
+    ///
+    /// Later calls throw ``StoreError/Code/closed``.
     public func close() throws {
         let isOpen = commit.withLock { !$0.isClosed }
         guard isOpen else { return }
         maintenance?.stop()
         defer {
-            commit.withLock {
-                $0.isClosed = true
-                $0.close()
-            }
+            shut()
         }
         if !isReadOnly, hasPendingUses { try flush() }
     }
 
+    var closedError: StoreError { StoreError(.closed, "the store of \(files.location) is closed") }
+
     /// Gives up handles and locks as the death of the process would, and writes nothing.
     package func simulateKill() {
         maintenance?.stop()
+        shut()
+    }
+
+    private func shut() {
+        tables.forEachLocal { $0.isClosed = true }
         commit.withLock {
             $0.isClosed = true
             $0.close()
@@ -107,7 +113,7 @@ public final class TileStore: Sendable {
     /// The same for a thread that has the ledger already.
     func hold<R>(_ ledger: Ledger, _ body: (Ledger) throws -> R) throws -> R {
         do {
-            guard !ledger.isClosed else { throw StoreError(.closed, "the store of \(files.location) is closed") }
+            guard !ledger.isClosed else { throw closedError }
             try ledger.acquire(wait: configuration.lockWait)
             defer { ledger.release() }
             if try !ledger.advance(.live(tables), underLock: true) { try reload(ledger, underLock: true) }
@@ -147,7 +153,7 @@ public final class TileStore: Sendable {
     package func catchUp() throws {
         do {
             try commit.withLock { ledger in
-                guard !ledger.isClosed else { throw StoreError(.closed, "the store of \(files.location) is closed") }
+                guard !ledger.isClosed else { throw closedError }
                 try follow(ledger)
             }
         } catch let error as FileError {

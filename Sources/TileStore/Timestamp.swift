@@ -22,7 +22,9 @@ public struct Timestamp: Hashable, Comparable, Sendable, CustomStringConvertible
 
     /// The first time that the store can keep: 1970-01-01.
     public static let distantPast = Timestamp(seconds: 0)
-    /// The last time that the store can keep: in 2106. As an expiry it means "never".
+    /// The last time that the store can keep: in 2106.
+    ///
+    /// As an expiry it means "never".
     public static let distantFuture = Timestamp(seconds: Int64(UInt32.max) - 1)
 
     /// The same time as a Foundation date.

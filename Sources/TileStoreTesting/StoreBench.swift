@@ -162,9 +162,10 @@ package final class StoreBench {
             return .nothing
         case .expire(let number): return .count(model.expire(Universe.selection(number), now: now))
         case .remove(let numbers, let pinned):
-            return .removal(model.remove(numbers.map(Universe.key), includingPinned: pinned))
+            return .removal(model.remove(numbers.map(Universe.key), includingPinned: pinned, uses: &uses, now: now))
         case .removeSelected(let number, let pinned):
-            return .removal(model.remove(Universe.selection(number), includingPinned: pinned, now: now))
+            return .removal(model.remove(
+                    Universe.selection(number), includingPinned: pinned, uses: &uses, now: now))
         case .pin(let name, let area):
             if let region = Universe.region(name: name, area: area) { model.pin(region, uses: &uses, now: now) }
             return .nothing
@@ -315,8 +316,9 @@ package final class StoreBench {
         return nil
     }
 
-    /// Whether outcomes agree. In a batch that replaces the last use of a blob and then puts the blob again, its bytes
-    /// may count as new or not.
+    /// Whether outcomes agree.
+    ///
+    /// In a batch that replaces the last use of a blob and then puts the blob again, its bytes may count as new or not.
     package func agree(_ observed: Outcome, _ expected: Outcome, _ before: StoreModel) -> Bool {
         guard case .put(let mine) = observed, case .put(let theirs) = expected, mine.count == theirs.count else {
             return observed == expected

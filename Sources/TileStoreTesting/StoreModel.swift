@@ -214,20 +214,27 @@ package struct StoreModel: Equatable, Sendable {
         return true
     }
 
-    package mutating func remove(_ keys: [TileKey], includingPinned: Bool) -> RemovalReport {
+    package mutating func remove(
+        _ keys: [TileKey], includingPinned: Bool, uses: inout Uses, now: Timestamp
+    ) -> RemovalReport {
         var report = RemovalReport()
         for key in keys {
             guard let entry = entries[key], includingPinned || !entry.isPinned else { continue }
             removeEntry(key, &report)
             record()
         }
+        // A blob that has lost its last pinned entry counts as unpinned again.
+        if isOverLimits { flush(&uses, now: now) }
+        keepLimits()
         return report
     }
 
     package mutating func remove(
-        _ selection: EntrySelection, includingPinned: Bool, now: Timestamp
+        _ selection: EntrySelection, includingPinned: Bool, uses: inout Uses, now: Timestamp
     ) -> RemovalReport {
-        remove(entries.keys.filter { selects(selection, $0, now: now) }.sorted(), includingPinned: includingPinned)
+        remove(
+            entries.keys.filter { selects(selection, $0, now: now) }.sorted(), includingPinned: includingPinned,
+            uses: &uses, now: now)
     }
 
     package mutating func expire(_ selection: EntrySelection, now: Timestamp) -> Int {

@@ -1,9 +1,13 @@
 /// The SHA-256 of a blob's bytes, which is its name.
-public struct BlobDigest: Hashable, Comparable, Sendable, BitwiseCopyable, CustomStringConvertible, LosslessStringConvertible {
+public struct BlobDigest: Hashable, Comparable, Sendable, BitwiseCopyable, CustomStringConvertible,
+    LosslessStringConvertible
+{
     // The 32 bytes as they are in memory: comparing and hashing take no byte-swapping.
     var a, b, c, d: UInt64
 
-    /// Hashes bytes. Costs about 0.2 µs and 0.7 µs a KiB.
+    /// Hashes bytes.
+    ///
+    /// Costs about 0.2 µs and 0.7 µs a KiB.
     public init(hashing bytes: UnsafeRawBufferPointer) { self = SHA256.digest(of: bytes) }
 
     /// Parses 64 lower-case hexadecimal digits.
@@ -82,8 +86,16 @@ public struct BlobDigest: Hashable, Comparable, Sendable, BitwiseCopyable, Custo
 
     /// Where the blob lies in the cache: `objects/ab/abcd…`.
     package var path: String {
-        let name = description
-        return "objects/\(name.prefix(2))/\(name)"
+        String(unsafeUninitializedCapacity: 75) { buffer in
+            _ = buffer.update(from: "objects/".utf8)
+            var at = 11
+            forEachHexDigit {
+                buffer[at] = $0
+                at += 1
+            }
+            (buffer[8], buffer[9], buffer[10]) = (buffer[11], buffer[12], 0x2F)
+            return 75
+        }
     }
 
     /// Calls the body with ``path`` as a C string made on the stack.

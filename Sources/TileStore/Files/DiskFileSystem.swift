@@ -60,7 +60,23 @@ package final class DiskFileSystem: FileSystem {
         }
     }
 
+    /// The absolute path, for messages.
     private func full(_ path: String) -> String { path.isEmpty ? location : "\(location)/\(path)" }
+
+    /// Calls the body with the absolute path, put together on the stack.
+    @inline(__always)
+    private func withFull<R>(_ path: String, _ body: (UnsafePointer<CChar>) -> R) -> R {
+        var path = path
+        return path.withUTF8 { utf8 in
+            withUnsafeTemporaryAllocation(of: CChar.self, capacity: prefix.count + utf8.count + 1) { joined in
+                let base = joined.baseAddress.unsafelyUnwrapped
+                memcpy(base, prefix.baseAddress.unsafelyUnwrapped, prefix.count)
+                if let start = utf8.baseAddress { memcpy(base + prefix.count, start, utf8.count) }
+                base[prefix.count + utf8.count] = 0
+                return body(base)
+            }
+        }
+    }
 
     private func failure(_ operation: String, _ path: String) -> FileError {
         FileError(operation, full(path), errno)
@@ -81,11 +97,11 @@ package final class DiskFileSystem: FileSystem {
             }
         while true {
             #if canImport(Darwin)
-            let descriptor = Darwin.open(full(path), flags | O_CLOEXEC, 0o644)
+            let descriptor = withFull(path) { Darwin.open($0, flags | O_CLOEXEC, 0o644) }
             #elseif canImport(Musl)
-            let descriptor = Musl.open(full(path), flags | O_CLOEXEC, 0o644)
+            let descriptor = withFull(path) { Musl.open($0, flags | O_CLOEXEC, 0o644) }
             #else
-            let descriptor = Glibc.open(full(path), flags | O_CLOEXEC, 0o644)
+            let descriptor = withFull(path) { Glibc.open($0, flags | O_CLOEXEC, 0o644) }
             #endif
             if descriptor >= 0 {
                 if owner != nil, flags & O_CREAT != 0 { adopt(descriptor) }
@@ -112,7 +128,9 @@ package final class DiskFileSystem: FileSystem {
     ) throws(FileError) -> Int {
         var done = 0
         while done < buffer.count {
-            let n = pread(file.number, buffer.baseAddress.unsafelyUnwrapped + done, buffer.count - done, off_t(offset) + off_t(done))
+            let n = pread(
+                file.number, buffer.baseAddress.unsafelyUnwrapped + done, buffer.count - done,
+                off_t(offset) + off_t(done))
             if n == 0 { break }
             if n < 0 {
                 if errno == EINTR { continue }
@@ -168,7 +186,7 @@ package final class DiskFileSystem: FileSystem {
 
     package func status(at path: String) throws(FileError) -> FileStatus? {
         var info = stat()
-        guard lstat(full(path), &info) == 0 else {
+        guard withFull(path, { lstat($0, &info) }) == 0 else {
             if errno == ENOENT || errno == ENOTDIR { return nil }
             throw failure("status", path)
         }
@@ -223,11 +241,11 @@ package final class DiskFileSystem: FileSystem {
     package func createFile(_ path: String, _ bytes: UnsafeRawBufferPointer, sync: Bool) throws(FileError) {
         let descriptor: Int32
         #if canImport(Darwin)
-        descriptor = Darwin.open(full(path), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o444)
+        descriptor = withFull(path) { Darwin.open($0, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o444) }
         #elseif canImport(Musl)
-        descriptor = Musl.open(full(path), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o444)
+        descriptor = withFull(path) { Musl.open($0, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o444) }
         #else
-        descriptor = Glibc.open(full(path), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o444)
+        descriptor = withFull(path) { Glibc.open($0, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o444) }
         #endif
         guard descriptor >= 0 else { throw failure("create", path) }
         adopt(descriptor)
@@ -245,22 +263,22 @@ package final class DiskFileSystem: FileSystem {
 
     package func rename(_ from: String, to: String) throws(FileError) {
         #if canImport(Darwin)
-        let result = Darwin.rename(full(from), full(to))
+        let result = withFull(from) { from in withFull(to) { Darwin.rename(from, $0) } }
         #elseif canImport(Musl)
-        let result = Musl.rename(full(from), full(to))
+        let result = withFull(from) { from in withFull(to) { Musl.rename(from, $0) } }
         #else
-        let result = Glibc.rename(full(from), full(to))
+        let result = withFull(from) { from in withFull(to) { Glibc.rename(from, $0) } }
         #endif
         if result != 0 { throw failure("rename to", to) }
     }
 
     package func unlink(_ path: String) throws(FileError) -> Bool {
         #if canImport(Darwin)
-        let result = Darwin.unlink(full(path))
+        let result = withFull(path) { Darwin.unlink($0) }
         #elseif canImport(Musl)
-        let result = Musl.unlink(full(path))
+        let result = withFull(path) { Musl.unlink($0) }
         #else
-        let result = Glibc.unlink(full(path))
+        let result = withFull(path) { Glibc.unlink($0) }
         #endif
         if result == 0 { return true }
         if errno == ENOENT { return false }
@@ -268,7 +286,7 @@ package final class DiskFileSystem: FileSystem {
     }
 
     package func makeFolder(_ path: String) throws(FileError) -> Bool {
-        if mkdir(full(path), 0o755) == 0 {
+        if withFull(path, { mkdir($0, 0o755) }) == 0 {
             if let owner { _ = lchown(full(path), owner.user, owner.group) }
             return true
         }

@@ -31,7 +31,8 @@ extension StoreError {
     init(_ error: FileError, in location: String) {
         if error.isFull {
             self.init(
-                .diskFull, "the disk of \(location) is full (\(error)); free space, or evict with tilegc gc --max-bytes",
+                .diskFull,
+                "the disk of \(location) is full (\(error)); free space, or evict with tilegc gc --max-bytes",
                 cause: error)
         } else if error.isDenied {
             self.init(.readOnly, "\(location) cannot be written by this user (\(error))", cause: error)

@@ -1,4 +1,6 @@
-/// An open file. What the number means is the file system's business.
+/// An open file.
+///
+/// What the number means is the file system's business.
 package struct OpenFile: Hashable, Sendable {
     package var number: Int32
     package init(number: Int32) { self.number = number }
@@ -117,7 +119,9 @@ extension FileSystem {
     /// ``createFile(_:_:sync:)`` for bytes in an array.
     func createFile(_ path: String, bytes: [UInt8], sync: Bool) throws(FileError) {
         let result = bytes.withUnsafeBytes { raw -> Result<Void, FileError> in
-            do throws(FileError) { return .success(try createFile(path, raw, sync: sync)) } catch { return .failure(error) }
+            do throws(FileError) { return .success(try createFile(path, raw, sync: sync)) } catch {
+                return .failure(error)
+            }
         }
         try result.get()
     }

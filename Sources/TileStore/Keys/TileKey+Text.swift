@@ -25,7 +25,9 @@ extension TileKey: CustomStringConvertible {
         let rest = UnsafeRawBufferPointer(rebasing: bytes[(mark + 1)...])
         switch bytes[mark] {
         case UInt8(ascii: "/"):
-            guard let tile = ScannedTile(rest) else { throw fail("expected source/z/x/y[@2x][.ext] with plain numbers") }
+            guard let tile = ScannedTile(rest) else {
+                throw fail("expected source/z/x/y[@2x][.ext] with plain numbers")
+            }
             let format = tile.format.map { String(decoding: $0, as: UTF8.self) }
             self.init(
                 source: source,

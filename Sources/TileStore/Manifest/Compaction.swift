@@ -65,7 +65,9 @@ package final class Compaction {
 
     deinit { abandon() }
 
-    /// Walks on by so many slots. `false` when all is written.
+    /// Walks on by so many slots.
+    ///
+    /// `false` when all is written.
     package func step(entries count: Int = 1024) throws -> Bool {
         guard !isOver else { return false }
         let end = UInt32(clamping: max(1, count))
@@ -129,7 +131,9 @@ package final class Compaction {
         lines.removeAll()
     }
 
-    /// Puts the checkpoint in its place and removes what it replaces. `nil` if a newer one is there already.
+    /// Puts the checkpoint in its place and removes what it replaces.
+    ///
+    /// `nil` if a newer one is there already.
     package func finish() throws -> CompactionReport? {
         guard !isOver else { return nil }
         while try step() {}
@@ -146,7 +150,13 @@ package final class Compaction {
             let installed = try store.hold { ledger -> Bool in
                 // The walk was over tables that were replaced meanwhile: slots may have been missed.
                 guard ledger.loads == loads, try (files.newestCheckpoint() ?? 0) < generation else { return false }
-                try files.rename(temporary, to: Ledger.checkpointPath(generation))
+                do throws(FileError) {
+                    try files.rename(temporary, to: Ledger.checkpointPath(generation))
+                } catch {
+                    // Another opening took the file for one left over: this process was asleep for an hour.
+                    guard error.number == Errno.noEntry else { throw error }
+                    return false
+                }
                 return true
             }
             guard installed else { return nil }
@@ -166,7 +176,9 @@ package final class Compaction {
     private func removeOlder(_ files: any FileSystem) throws(FileError) {
         for name in try files.list("manifest") ?? [] {
             for (prefix, suffix) in [("journal-", ".jsonl"), ("checkpoint-", ".json"), ("index-", ".bin")] {
-                if let n = Ledger.generation(of: name, prefix, suffix), n < generation { try files.unlink("manifest/" + name) }
+                if let n = Ledger.generation(of: name, prefix, suffix), n < generation {
+                    try files.unlink("manifest/" + name)
+                }
             }
         }
     }
@@ -191,7 +203,9 @@ extension FileSystem {
 }
 
 extension TileStore {
-    /// Rewrites the manifest as a fresh checkpoint. Readers and writers go on meanwhile.
+    /// Rewrites the manifest as a fresh checkpoint.
+    ///
+    /// Readers and writers go on meanwhile.
     ///
     /// - Throws: ``StoreError/Code/busy`` if another process is at it.
     public func compact() throws -> CompactionReport {

@@ -8,7 +8,9 @@ enum JSONValue: Equatable {
     case array([JSONValue])
     case object([String: JSONValue])
 
-    /// Parses one document; nothing but white space may follow it. Depth is bounded; duplicate names: the last counts.
+    /// Parses one document; nothing but white space may follow it.
+    ///
+    /// Depth is bounded; duplicate names: the last counts.
     init?(_ bytes: UnsafeRawBufferPointer) {
         var parser = JSONParser(bytes: bytes)
         guard let value = parser.value(depth: 0) else { return nil }
@@ -37,7 +39,9 @@ struct JSONParser {
     var at = 0
 
     mutating func skipSpace() {
-        while at < bytes.count, bytes[at] == 0x20 || bytes[at] == 0x0A || bytes[at] == 0x0D || bytes[at] == 0x09 { at += 1 }
+        while at < bytes.count, bytes[at] == 0x20 || bytes[at] == 0x0A || bytes[at] == 0x0D || bytes[at] == 0x09 {
+            at += 1
+        }
     }
 
     private mutating func take(_ byte: UInt8) -> Bool {
@@ -65,7 +69,9 @@ struct JSONParser {
             if take(UInt8(ascii: "}")) { return .object(members) }
             repeat {
                 skipSpace()
-                guard let name = string(), take(UInt8(ascii: ":")), let value = value(depth: depth + 1) else { return nil }
+                guard let name = string(), take(UInt8(ascii: ":")), let value = value(depth: depth + 1) else {
+                    return nil
+                }
                 members[name] = value
             } while take(UInt8(ascii: ","))
             return take(UInt8(ascii: "}")) ? .object(members) : nil

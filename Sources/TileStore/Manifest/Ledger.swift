@@ -80,7 +80,9 @@ final class Ledger {
         lockFile = try files.open("lock", readOnly ? .read : .appendCreating)
     }
 
-    /// Takes the cache's lock, waiting a bounded time. If the folder was replaced, all will be loaded anew.
+    /// Takes the cache's lock, waiting a bounded time.
+    ///
+    /// If the folder was replaced, all will be loaded anew.
     func acquire(wait seconds: Double, folderIsNew: Bool = false) throws {
         while true {
             try openLock()
@@ -94,7 +96,8 @@ final class Ledger {
             mustLoad = true
             guard try folderIsNew || files.status(at: "tilecache.json") != nil else {
                 throw StoreError(
-                    .noSuchCache, "\(files.location) was removed while it was open; open the cache anew to make it again")
+                    .noSuchCache,
+                    "\(files.location) was removed while it was open; open the cache anew to make it again")
             }
         }
     }
@@ -152,7 +155,8 @@ final class Ledger {
             return tables
         }
         if underLock {
-            throw StoreError(.damaged, "the manifest in \(files.location) keeps changing under the lock; see tilegc verify")
+            throw StoreError(
+                .damaged, "the manifest in \(files.location) keeps changing under the lock; see tilegc verify")
         }
         return nil
     }
@@ -302,7 +306,9 @@ final class Ledger {
         return try files.length(of: journal) > offset
     }
 
-    /// Reads on from where this process is, following rotate records. `false` means that a newer checkpoint must be loaded.
+    /// Reads on from where this process is, following rotate records.
+    ///
+    /// `false` means that a newer checkpoint must be loaded.
     func advance(_ target: Target, underLock: Bool) throws -> Bool {
         if mustLoad, case .live = target { return false }
         needsJudgement = false
@@ -324,7 +330,8 @@ final class Ledger {
             }
             let wanted = Int(min(size - offset, 1 << 20))
             if buffer.count < wanted { resizeBuffer(max(wanted, 1 << 16)) }
-            let n = try files.read(journal, into: UnsafeMutableRawBufferPointer(rebasing: buffer[..<wanted]), at: offset)
+            let n = try files.read(
+                journal, into: UnsafeMutableRawBufferPointer(rebasing: buffer[..<wanted]), at: offset)
             if n == 0 { return true }
             let used = consume(UnsafeRawBufferPointer(rebasing: buffer[..<n]), target)
             offset += Int64(used)
@@ -345,7 +352,9 @@ final class Ledger {
         }
     }
 
-    /// Applies whole lines whose checksums are right; returns how many bytes they took. Stops behind a rotate record.
+    /// Applies whole lines whose checksums are right; returns how many bytes they took.
+    ///
+    /// Stops behind a rotate record.
     func consume(_ bytes: UnsafeRawBufferPointer, _ target: Target) -> Int {
         var from = 0
         var stop = false
@@ -447,12 +456,16 @@ final class Ledger {
 
     // MARK: Appending
 
-    /// Appends whole lines and carries them out. Only under the lock, caught up.
+    /// Appends whole lines and carries them out.
+    ///
+    /// Only under the lock, caught up.
     ///
     /// If the disk refuses, whole lines that got there stand (and are carried out), the rest is cut off again.
     /// - Returns: How many of the bytes stand.
     func append(_ lines: borrowing LineBuffer, _ target: Target) throws(AppendFailure) {
-        guard let journal else { throw AppendFailure(standing: 0, cause: FileError("append", "journal", Errno.badFile)) }
+        guard let journal else {
+            throw AppendFailure(standing: 0, cause: FileError("append", "journal", Errno.badFile))
+        }
         let bytes = lines.bytes
         var written = 0
         do throws(FileError) {
@@ -467,7 +480,8 @@ final class Ledger {
             // If even this fails, whoever holds the lock next cuts the torn tail.
             try? files.truncate(journal, to: offset + Int64(whole))
             let standing = take(UnsafeRawBufferPointer(rebasing: bytes[..<whole]), target)
-            throw AppendFailure(standing: standing, cause: FileError(error.operation, Self.journalPath(generation), error.number))
+            throw AppendFailure(
+                standing: standing, cause: FileError(error.operation, Self.journalPath(generation), error.number))
         }
     }
 
@@ -491,7 +505,9 @@ final class Ledger {
         offset = Int64(header.count)
     }
 
-    /// Ends this journal and goes on in the next one. Only under both locks, caught up.
+    /// Ends this journal and goes on in the next one.
+    ///
+    /// Only under both locks, caught up.
     func rotate(_ target: Target) throws {
         let next = generation + 1
         try createJournal(next, after: offset, previous: lastChecksum)
@@ -522,7 +538,7 @@ struct CheckpointHeader {
 
     init() {}
 
-    /// `{"checkpoint":…,"c":"xxxxxxxx","records":[`
+    /// Reads `{"checkpoint":…,"c":"xxxxxxxx","records":[`.
     init?(_ line: UnsafeRawBufferPointer) {
         let tail = ",\"c\":\"xxxxxxxx\",\"records\":[".utf8.count
         let end = line.count - tail
@@ -544,6 +560,7 @@ struct ReaderLocal {
     var uses: [PendingUse] = []
     /// When this stripe last asked whether the journal has grown.
     var lastNews: UInt64 = 0
+    var isClosed = false
 }
 
 /// A use that has not been written down: of a key, while it had a certain blob.

@@ -1,4 +1,6 @@
-/// A line of the manifest, taken apart. The views point into the line.
+/// A line of the manifest, taken apart.
+///
+/// The views point into the line.
 enum ManifestLine {
     case put(PutLine)
     case set(UInt32, ResponseFields)
@@ -42,7 +44,9 @@ struct LineReader: ~Copyable {
     /// What a line must end with: `,"c":"xxxxxxxx"}`.
     static let tailLength = 16
 
-    /// The line without its checksum, if that is right. `nil` means torn or damaged.
+    /// The line without its checksum, if that is right.
+    ///
+    /// `nil` means torn or damaged.
     @inline(__always)
     static func body(of line: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
         let n = line.count - tailLength
@@ -204,7 +208,8 @@ struct LineReader: ~Copyable {
         if let name = object["regionGone"]?.string { return .regionGone(name) }
         if let limits = object["limits"]?.object, let entries = limits["entries"]?.unsigned {
             let bytes = limits["bytes"]?.unsigned
-            return .limits(StoreLimits(capacity: bytes.flatMap { Int(exactly: $0) }, entryLimit: Int(clamping: entries)))
+            return .limits(
+                StoreLimits(capacity: bytes.flatMap { Int(exactly: $0) }, entryLimit: Int(clamping: entries)))
         }
         if let boot = object["boot"] { return .boot(boot.string) }
         if let blob = digest("blob"), let recency = object["use"]?.unsigned { return .blobRecency(blob, recency) }
@@ -273,7 +278,8 @@ struct LineReader: ~Copyable {
         guard let source = object["source"]?.string, let items = object["spans"]?.array else { return nil }
         var spans: [TileSpan] = []
         for item in items {
-            guard let n = item.array?.compactMap({ $0.integer.flatMap { Int(exactly: $0) } }), n.count == 5, n[1] <= n[2],
+            guard let n = item.array?.compactMap({ $0.integer.flatMap { Int(exactly: $0) } }), n.count == 5,
+                n[1] <= n[2],
                 n[3] <= n[4], let span = try? TileSpan(zoom: n[0], columns: n[1]...n[2], rows: n[3]...n[4])
             else { return nil }
             spans.append(span)

@@ -1,7 +1,9 @@
 /// The slot that stands for "none".
 let noSlot = UInt32.max
 
-/// A key as the tables keep it: 12 bytes. Names and formats are numbers that only this process knows.
+/// A key as the tables keep it: 12 bytes.
+///
+/// Names and formats are numbers that only this process knows.
 struct PackedKey: Hashable {
     /// Zoom in the top bits, then column, then row, 28 bits each; zoom 31 means a resource, the rest being its number.
     var position: UInt64
@@ -176,7 +178,9 @@ struct RecencyList<Record: RecencyListed> {
         order.sort { $0.recency > $1.recency }
         var behind = last
         for item in order {
-            while behind != noSlot, table[behind].pointee.recency > item.recency { behind = table[behind].pointee.before }
+            while behind != noSlot, table[behind].pointee.recency > item.recency {
+                behind = table[behind].pointee.before
+            }
             link(item.slot, behind: behind, in: table)
             behind = item.slot
             behind = table[behind].pointee.before

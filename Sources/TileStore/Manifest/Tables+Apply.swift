@@ -9,7 +9,9 @@ extension Tables {
         case damaged
     }
 
-    /// Carries out one line. Doing it twice changes nothing: records are absolute.
+    /// Carries out one line.
+    ///
+    /// Doing it twice changes nothing: records are absolute.
     ///
     /// - Parameter inCheckpoint: Whether the line stands in a checkpoint, whose definitions do not count for the journal.
     @inline(__always)

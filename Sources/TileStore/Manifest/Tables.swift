@@ -224,11 +224,9 @@ final class Tables {
     func define(_ number: UInt32, _ fields: ResponseFields, current: Bool) {
         let definedIn = current ? generation + 1 : 0
         if let slot = setSlots[number] {
-            if let old = sets[Int(slot)], old.fields == fields {
-                sets[Int(slot)]?.definedIn = max(old.definedIn, definedIn)
-            } else {
-                sets[Int(slot)] = SharedSet(number: number, fields: fields, uses: sets[Int(slot)]?.uses ?? 0, definedIn: definedIn)
-            }
+            let old = sets[Int(slot)]
+            let latest = old?.fields == fields ? max(old?.definedIn ?? 0, definedIn) : definedIn
+            sets[Int(slot)] = SharedSet(number: number, fields: fields, uses: old?.uses ?? 0, definedIn: latest)
         } else {
             let slot = freeSets.popLast() ?? UInt32(sets.count)
             if Int(slot) == sets.count { sets.append(nil) }
@@ -568,7 +566,9 @@ final class Tables {
         if list, !loading { blobOrder.insert(blobSlot, in: blobs) }
     }
 
-    /// Replaces or removes a region and settles what is pinned. Costs a pass over the entries.
+    /// Replaces or removes a region and settles what is pinned.
+    ///
+    /// Costs a pass over the entries.
     func setRegion(_ name: String, _ region: PinnedRegion?) {
         let old = regions[name]
         regions[name] = region
@@ -607,7 +607,8 @@ final class Tables {
         }
         guard !loading else { return }
         entryOrder.merge(unpinnedSlots, in: entries)
-        blobOrder.merge(unpinnedBlobs.filter { !blobOrder.contains($0, in: blobs) && blobs[$0].pointee.pins == 0 }, in: blobs)
+        blobOrder.merge(
+            unpinnedBlobs.filter { !blobOrder.contains($0, in: blobs) && blobs[$0].pointee.pins == 0 }, in: blobs)
     }
 }
 

@@ -19,7 +19,9 @@ struct TagArena: ~Copyable {
     // A block's first byte says how the rest is to be read, the second and third how long it is.
     private enum Form: UInt8 { case verbatim = 1, hex = 2, weakHex = 3 }
 
-    /// Keeps a tag; 0 stands for none. The tag is at most ``longest`` bytes.
+    /// Keeps a tag; 0 stands for none.
+    ///
+    /// The tag is at most ``longest`` bytes.
     mutating func insert(_ tag: UnsafeRawBufferPointer) -> UInt32 {
         guard tag.count > 0, tag.count <= Self.longest else { return 0 }
         var form = Form.verbatim

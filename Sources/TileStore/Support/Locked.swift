@@ -44,7 +44,9 @@ package final class Locked<State>: @unchecked Sendable {
 
 #if canImport(Darwin)
 typealias RawLock = os_unfair_lock_s
-@inline(__always) func rawLockInitialize(_ lock: UnsafeMutablePointer<RawLock>) { lock.initialize(to: os_unfair_lock_s()) }
+@inline(__always) func rawLockInitialize(_ lock: UnsafeMutablePointer<RawLock>) {
+    lock.initialize(to: os_unfair_lock_s())
+}
 @inline(__always) func rawLockDestroy(_ lock: UnsafeMutablePointer<RawLock>) { lock.deinitialize(count: 1) }
 @inline(__always) func rawLockLock(_ lock: UnsafeMutablePointer<RawLock>) { os_unfair_lock_lock(lock) }
 @inline(__always) func rawLockUnlock(_ lock: UnsafeMutablePointer<RawLock>) { os_unfair_lock_unlock(lock) }

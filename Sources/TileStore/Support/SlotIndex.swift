@@ -49,7 +49,9 @@ struct SlotIndex: ~Copyable {
         }
     }
 
-    /// Enters a slot whose key is not there yet. `hashOf` gives the hash of slots that are, when the segment grows.
+    /// Enters a slot whose key is not there yet.
+    ///
+    /// `hashOf` gives the hash of slots that are, when the segment grows.
     mutating func insert(_ slot: UInt32, _ hash: UInt64, hashOf: (UInt32) -> UInt64) {
         let i = segment(hash)
         if segments[i].count &+ 1 > segments[i].capacity &- segments[i].capacity / 8 { grow(i, hashOf) }
@@ -78,7 +80,9 @@ struct SlotIndex: ~Copyable {
         old.cells.deallocate()
     }
 
-    /// Takes a slot out. Those behind it move up, so that no tombstones are needed.
+    /// Takes a slot out.
+    ///
+    /// Those behind it move up, so that no tombstones are needed.
     mutating func remove(_ slot: UInt32, _ hash: UInt64, hashOf: (UInt32) -> UInt64) {
         let i = segment(hash)
         let (cells, capacity) = (segments[i].cells, segments[i].capacity)

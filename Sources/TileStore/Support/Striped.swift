@@ -40,7 +40,9 @@ final class Striped<State: AnyObject, Local>: @unchecked Sendable {
         (memory + i * Self.spacing).assumingMemoryBound(to: RawLock.self)
     }
 
-    /// Reads the state; other readers may do so at the same time. The local part is this stripe's own.
+    /// Reads the state; other readers may do so at the same time.
+    ///
+    /// The local part is this stripe's own.
     @inline(__always)
     func read<R, E: Error>(_ body: (State, inout Local) throws(E) -> R) throws(E) -> R {
         let i = threadNumber() & (Self.count - 1)

@@ -92,11 +92,23 @@ final class Child {
             posix_spawn_file_actions_addopen(&actions, 1, folder + "/out", O_WRONLY | O_CREAT | O_TRUNC, 0o600)
         }
         posix_spawn_file_actions_addopen(&actions, 2, folder + "/err", O_WRONLY | O_CREAT | O_TRUNC, 0o600)
+        // Threads of a test runner may block signals, and a child would inherit that.
+        #if canImport(Darwin)
+        var attributes: posix_spawnattr_t?
+        #else
+        var attributes = posix_spawnattr_t()
+        #endif
+        posix_spawnattr_init(&attributes)
+        defer { posix_spawnattr_destroy(&attributes) }
+        var none = sigset_t()
+        sigemptyset(&none)
+        posix_spawnattr_setsigmask(&attributes, &none)
+        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK))
         var arguments: [UnsafeMutablePointer<CChar>?] = ([program] + arguments).map { strdup($0) }
         arguments.append(nil)
         defer { for argument in arguments { free(argument) } }
         var pid: pid_t = 0
-        let result = posix_spawnp(&pid, program, &actions, nil, arguments, environ)
+        let result = posix_spawnp(&pid, program, &actions, &attributes, arguments, environ)
         guard result == 0 else {
             throw TestFailure("cannot start \(program): \(String(cString: strerror(result)))")
         }

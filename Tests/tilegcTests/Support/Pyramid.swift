@@ -59,7 +59,7 @@ struct Pyramid {
             if made.insert(parent.path).inserted {
                 try FileManager.default.createDirectory(at: parent, withIntermediateDirectories: true)
             }
-            try data.write(to: url)
+            try writeFile(data, to: url.path)
         }
     }
 }

@@ -18,7 +18,7 @@ extension Bench {
             try store.put(Array(batch))
             try sqlite.put(batch, use: start)
         }
-        try store.compact()
+        _ = try store.compact()
         let blobs = try store.statistics().blobs
         try store.close()
         try sqlite.checkpoint()

@@ -44,7 +44,7 @@ struct LargeCache {
                 batch.removeAll(keepingCapacity: true)
             }
         }
-        try tileStore.compact()
+        _ = try tileStore.compact()
         let statistics = try tileStore.statistics()
         try require(
             statistics.entries == entries && statistics.blobs == (entries + 4) / 5 + 1,
