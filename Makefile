@@ -5,7 +5,7 @@ STRICT := TILECACHE_STRICT=1 SCRATCH=.build-strict
 .PHONY: help setup build run test lint check-imports check-model check-format check-readme bench tsan docs clean
 
 help: ## lists the targets
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## installs what is missing (apt; says what to do elsewhere)
 	@Scripts/setup.sh
@@ -43,12 +43,13 @@ check-readme: setup ## runs the commands and the example of README.md
 bench: setup ## measures; ARGS go to the benchmark
 	swift run -c release --package-path Benchmarks tile-bench $(ARGS)
 
-tsan: setup ## runs the tests under the thread sanitizer
-	swift test --sanitize=thread --scratch-path .build-tsan
+tsan: setup ## runs the tests under the thread sanitizer, with fewer seeds
+	TILE_SEEDS=$${TILE_SEEDS:-40} swift test --sanitize=thread --scratch-path .build-tsan
 
-docs: ## builds the library's documentation into .build/docs
-	TILECACHE_DOCS=1 swift package --allow-writing-to-directory .build/docs generate-documentation \
-		--target TileStore --warnings-as-errors --output-path .build/docs
+docs: setup ## builds the library's documentation into .build-docs/html
+	mkdir -p .build-docs/html
+	TILECACHE_DOCS=1 swift package --scratch-path .build-docs --allow-writing-to-directory .build-docs/html \
+		generate-documentation --target TileStore --warnings-as-errors --output-path .build-docs/html
 
 clean: ## removes what was built
 	rm -rf .build .build-* Benchmarks/.build run

@@ -16,7 +16,8 @@ public struct StoreConfiguration: Sendable {
         case first
         /// Every time that it is read from disk.
         case always
-        /// Never, except after the machine was started anew without a clean close of the cache.
+        /// Never, except after the machine was started anew without a clean close of the cache in durable mode, until
+        /// ``TileStore/verify(quick:repair:progress:)`` has hashed all.
         case never
     }
 

@@ -72,7 +72,23 @@ public final class TileStore: Sendable {
         defer {
             shut()
         }
-        if !isReadOnly, hasPendingUses { try flush() }
+        guard !isReadOnly else { return }
+        if hasPendingUses { try flush() }
+        try markClean()
+    }
+
+    /// Notes that all is on the disk, so that a new start of the machine gives no reason to doubt the blobs.
+    ///
+    /// Only in durable mode is that so; the next record that anybody writes takes the note back.
+    private func markClean() throws {
+        guard configuration.durability == .durable, !suspicious.withLock({ $0 }),
+            tables.read({ t, _ in t.boot == environment.bootID && t.boot != nil })
+        else { return }
+        try hold { ledger in
+            var lines = LineBuffer(capacity: 64)
+            lines.boot(nil)
+            try ledger.append(lines, .live(tables))
+        }
     }
 
     var closedError: StoreError { StoreError(.closed, "the store of \(files.location) is closed") }

@@ -23,6 +23,7 @@ struct TileGC: ParsableCommand {
 
     /// Parses, runs, and turns whatever went wrong into one line and an exit status.
     static func main() {
+        openStandardFiles()
         // A reader that has seen enough (`| head`) shows as EPIPE, which StandardOutput takes as the end.
         ignoreBrokenPipes()
         do {

@@ -109,6 +109,20 @@ struct UsageTests {
         }
     }
 
+    /// Without standard output and error, the first files that are opened would get their numbers.
+    @Test func closedStandardFilesDoNotDamageTheCache() throws {
+        let scratch = try Scratch()
+        try Sample.make(at: scratch("cache"))
+        for command in ["stats", "ls", "gc", "expire --all", "verify", "nonsense"] {
+            let script = "exec \"$0\" \(command) \"$1\" <&- >&- 2>&-"
+            _ = try Child(["-c", script, Child.tilegc, scratch("cache")], of: "sh").wait()
+        }
+        let verified = try tilegc("verify", scratch("cache"), "--json")
+        #expect(verified.status == 0)
+        #expect(try verified.json()["journalDamage"] as? Int == 0)
+        #expect(try tilegc("ls", scratch("cache")).lines.count == 19)
+    }
+
     @Test(.enabled("permissions do not bind root", { getuid() != 0 }))
     func aFolderThatMayNotBeWrittenCanBeRead() throws {
         let scratch = try Scratch()
