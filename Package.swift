@@ -54,3 +54,8 @@ let package = Package(
     ],
     swiftLanguageModes: [.v6]
 )
+
+if Context.environment["TILECACHE_DOCS"] != nil {
+    // Only for `make docs`: nobody who depends on the package needs it.
+    package.dependencies.append(.package(url: "https://github.com/swiftlang/swift-docc-plugin", from: "1.4.0"))
+}

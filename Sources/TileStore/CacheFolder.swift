@@ -62,9 +62,10 @@ enum CacheFolder {
         let temporary = "staging/marker-\(hex(environment.random()))"
         try files.createFile(
             temporary, bytes: Array("{\"format\":1,\"salt\":\"\(salt)\"}\n".utf8),
-            sync: configuration.durability == .durable)
+            sync: true)
         try files.rename(temporary, to: "tilecache.json")
-        if configuration.durability == .durable { try files.syncFolder("") }
+        // Once in a cache's life, and in both modes: without this file there is no cache.
+        try files.syncFolder("")
         return Marker(salt: salt)
     }
 

@@ -110,7 +110,13 @@ public struct TileMetadata: Hashable, Sendable {
     /// The part that other entries share.
     public var response: ResponseFields
     /// The `ETag` verbatim, quotes and `W/` included; at most 512 bytes.
-    public var etag: String?
+    ///
+    /// Made into text when it is asked for.
+    public var etag: String? {
+        get { tag.text }
+        set { tag = newValue.map { .text($0) } ?? .none }
+    }
+    var tag: TagValue
     /// The `Last-Modified` time.
     public var lastModified: Timestamp?
     /// When the response was received.
@@ -129,13 +135,39 @@ public struct TileMetadata: Hashable, Sendable {
         response: ResponseFields = ResponseFields(), etag: String? = nil, lastModified: Timestamp? = nil,
         storedAt: Timestamp, date: Timestamp? = nil, initialAge: Int = 0, expires: Timestamp
     ) {
+        self.init(
+            response: response, tag: etag.map { .text($0) } ?? .none, lastModified: lastModified, storedAt: storedAt,
+            date: date, initialAge: initialAge, expires: expires)
+    }
+
+    init(
+        response: ResponseFields, tag: TagValue, lastModified: Timestamp?, storedAt: Timestamp, date: Timestamp?,
+        initialAge: Int, expires: Timestamp
+    ) {
         self.response = response
-        self.etag = etag
+        self.tag = tag
         self.lastModified = lastModified
         self.storedAt = storedAt
         self.date = date
         self.initialAge = initialAge
         self.expires = expires
+    }
+
+    /// Whether two values say the same.
+    public static func == (a: TileMetadata, b: TileMetadata) -> Bool {
+        a.response == b.response && a.etag == b.etag && a.lastModified == b.lastModified && a.storedAt == b.storedAt
+            && a.date == b.date && a.initialAge == b.initialAge && a.expires == b.expires
+    }
+
+    /// Hashes what `==` compares.
+    public func hash(into hasher: inout Hasher) {
+        hasher.combine(response)
+        hasher.combine(etag)
+        hasher.combine(lastModified)
+        hasher.combine(storedAt)
+        hasher.combine(date)
+        hasher.combine(initialAge)
+        hasher.combine(expires)
     }
 
     /// Whether the entry is stale at a time: expired, or stored more than 60 s in the future (a clock went back).

@@ -203,14 +203,14 @@ extension TileStore {
             try appendRecords(lines, ledger)
         } catch let failure as AppendFailure where failure.cause.isFull {
             // Records are absolute, so those that stand already may be written again.
-            try unlinkReleased()
+            try unlinkReleased(ledger)
             try files.unlink("manifest/reserve")
             ledger.reserveGone = true
             do {
                 try appendRecords(lines, ledger)
             } catch let failure as AppendFailure where failure.cause.isFull {
                 // An entry without its blob is a miss, so this order is safe too; it makes the room for the record.
-                try unlinkReleased()
+                try unlinkReleased(ledger)
                 for digest in blobs {
                     memory.remove(digest)
                     try files.unlink(digest.path)

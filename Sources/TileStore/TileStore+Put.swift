@@ -98,7 +98,7 @@ extension TileStore {
             else { return false }
             var lines = LineBuffer()
             var sets = PendingSets()
-            let set = sets.number(for: metadata.response, tables, &lines)
+            let set = sets.number(for: metadata.response, tables, ledger, &lines)
             lines.put(
                 key, blob: entry.blob, size: entry.size, set: set, metadata, recency: entry.recency,
                 lastUsed: entry.lastUsed)
@@ -149,9 +149,12 @@ extension TileStore {
         if alreadyStaged.contains(digest) { return request }
         do throws(FileError) {
             let live = tables.read { t, _ in t.find(digest) != nil }
+            let now = environment.coarseTicks()
+            if live, vouched.withLock({ $0.contains(digest, at: now) }) { return request }
             if live, let status = try files.status(at: digest.path), status.kind == .file,
                 status.size == Int64(data.count)
             {
+                vouched.withLock { $0.insert(digest, at: now) }
                 alreadyStaged.insert(digest)
                 return request
             }
@@ -195,7 +198,8 @@ extension TileStore {
         queue.withLock { $0.waiting.append(contentsOf: requests) }
         while true {
             let batch: [PutRequest]? = queue.wait { queue in
-                if requests.allSatisfy(\.isDone) { return .some(nil) }
+                // They were queued together, so they are done together.
+                if requests[requests.count - 1].isDone { return .some(nil) }
                 guard !queue.isLed else { return nil }
                 queue.isLed = true
                 defer { queue.waiting = [] }
@@ -237,9 +241,18 @@ extension TileStore {
 
         /// The number of a set, writing its definition if this journal has none.
         mutating func number(
-            for fields: ResponseFields, _ tables: Striped<Tables, ReaderLocal>, _ lines: inout LineBuffer
+            for fields: ResponseFields, _ tables: Striped<Tables, ReaderLocal>, _ ledger: Ledger,
+            _ lines: inout LineBuffer
         ) -> UInt32 {
-            if let known = tables.read({ t, _ in t.definedSet(fields) }) { return known }
+            if let last = ledger.lastSet, last.fields.storage === fields.storage, last.loads == ledger.loads,
+                last.generation == ledger.generation
+            {
+                return last.number
+            }
+            if let known = tables.read({ t, _ in t.definedSet(fields) }) {
+                ledger.lastSet = (fields, known, ledger.generation, ledger.loads)
+                return known
+            }
             if let pending = numbers[fields] { return pending }
             let (old, fresh) = tables.read { t, _ in (t.setNumbers[fields], t.nextSet) }
             let number = old ?? max(fresh, next)
@@ -260,8 +273,13 @@ extension TileStore {
         try flushIfEvictionIsNear(batch, ledger)
         var pending = PendingBatch()
         for request in batch {
-            if pending.keys.contains(request.key) { try settle(&pending, ledger) }
-            do { try decide(request, &pending) } catch {
+            // Equal keys have equal marks; that others may have them too only costs an early append.
+            let mark = batch.count == 1 ? 0 : request.key.mark
+            if batch.count > 1, pending.keys.contains(mark) { try settle(&pending, ledger) }
+            do {
+                try decide(request, &pending, ledger)
+                if batch.count > 1 { pending.keys.insert(mark) }
+            } catch {
                 try settle(&pending, ledger)
                 throw error
             }
@@ -274,13 +292,13 @@ extension TileStore {
     private struct PendingBatch: ~Copyable {
         var lines = LineBuffer()
         var sets = PendingSets()
-        var keys: Set<TileKey> = []
+        var keys: Set<UInt64> = []
         var published: Set<BlobDigest> = []
         var requests: [(request: PutRequest, outcome: PutOutcome)] = []
         var recency: UInt64 = 0
     }
 
-    private func decide(_ request: PutRequest, _ pending: inout PendingBatch) throws {
+    private func decide(_ request: PutRequest, _ pending: inout PendingBatch, _ ledger: Ledger) throws {
         let look = tables.read { t, _ -> (exists: Bool, date: UInt32, isLive: Bool, capacity: Int?, next: UInt64) in
             let slot = t.packed(request.key).flatMap { t.find($0) }
             return (
@@ -295,7 +313,6 @@ extension TileStore {
         if let capacity = look.capacity, request.digest != nil, allocated(request.size) > capacity,
             !tables.read({ t, _ in t.isPinned(request.key) })
         {
-            pending.keys.insert(request.key)
             if look.exists {
                 pending.lines.gone(CollectionOfOne(request.key))
             }
@@ -310,11 +327,11 @@ extension TileStore {
                 pending.published.insert(digest)
             }
         }
-        let set = pending.sets.number(for: request.metadata.response, tables, &pending.lines)
+        let set = pending.sets.number(
+            for: request.metadata.response, tables, ledger, &pending.lines)
         pending.recency = max(pending.recency + 1, look.next)
         pending.lines.put(
             request.key, blob: request.digest, size: request.size, set: set, request.metadata, recency: pending.recency)
-        pending.keys.insert(request.key)
         pending.requests.append((request, .stored(blob: request.digest, newBlob: newBlob)))
     }
 
@@ -371,18 +388,22 @@ extension TileStore {
             mark.boot(boot)
             try ledger.append(mark, .live(tables))
         }
-        defer { forgetReleased() }
+        defer { if ledger.hasReleased { forgetReleased(ledger) } }
         try ledger.append(lines, .live(tables))
-        try unlinkReleased()
+        try unlinkReleased(ledger)
     }
 
-    private func forgetReleased() { tables.write { $0.released.removeAll(keepingCapacity: true) } }
+    func forgetReleased(_ ledger: Ledger) {
+        tables.write { $0.released.removeAll(keepingCapacity: true) }
+        ledger.hasReleased = false
+    }
 
     /// Unlinks blobs that nothing refers to any more.
     ///
     /// Under the lock, after the record.
-    @discardableResult
-    func unlinkReleased() throws -> Int {
+    func unlinkReleased(_ ledger: Ledger) throws {
+        guard ledger.hasReleased else { return }
+        ledger.hasReleased = false
         let gone = tables.write { t -> [BlobDigest] in
             guard !t.released.isEmpty else { return [] }
             defer { t.released.removeAll(keepingCapacity: true) }
@@ -390,13 +411,13 @@ extension TileStore {
         }
         for digest in gone {
             memory.remove(digest)
+            vouched.withLock { $0.remove(digest) }
             do throws(FileError) { try files.unlink(digest.path) } catch {
                 // Something that cannot be unlinked is in the blob's place: a folder.
                 guard let status = try files.status(at: digest.path), status.kind == .folder else { throw error }
                 try quarantine(digest.path)
             }
         }
-        return gone.count
     }
 }
 
@@ -405,5 +426,15 @@ extension Tables {
     func isPinned(_ key: TileKey) -> Bool {
         guard let tile = key.tile else { return false }
         return regions.values.contains { $0.source == key.source && $0.contains(z: tile.z, x: tile.x, y: tile.y) }
+    }
+}
+
+extension TileKey {
+    /// A number that equal keys share and that others hardly ever have.
+    var mark: UInt64 {
+        guard let tile else { return UInt64(bitPattern: Int64(hashValue)) }
+        let place = UInt64(tile.z) << 56 | UInt64(tile.x) << 28 | UInt64(tile.y)
+        let kind = UInt64(bitPattern: Int64(source.description.hashValue)) &+ UInt64(tile.scale) &* 0x9E37_79B9
+        return place &* 0x9FB2_1C65_1E98_DF25 ^ kind ^ UInt64(tile.format?.utf8.first ?? 0) << 32
     }
 }

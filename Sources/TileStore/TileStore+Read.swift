@@ -67,7 +67,7 @@ extension TileStore {
             try tables.read { tables, local -> Found? in
                 if local.isClosed { throw closedError }
                 if !askForNews, catchUpIfDue(&local) { askForNews = true }
-                guard let packed = tables.packed(key), let slot = tables.find(packed) else { return nil }
+                guard let packed = tables.packed(key, &local.names), let slot = tables.find(packed) else { return nil }
                 let entry = tables.entry(slot, key: key)
                 if recordsUse, !isReadOnly {
                     firstUse = Self.note(PendingUse(key: packed, blob: entry.blob), &local)
@@ -182,6 +182,7 @@ extension TileStore {
         var lines = LineBuffer()
         for digest in digests {
             memory.remove(digest)
+            vouched.withLock { $0.remove(digest) }
             lines.drop(digest)
         }
         do throws(AppendFailure) { try ledger.append(lines, .live(tables)) } catch {
@@ -189,7 +190,7 @@ extension TileStore {
             guard error.cause.isFull else { throw error }
         }
         for digest in digests { try quarantine(digest.path) }
-        tables.write { $0.released.removeAll() }
+        forgetReleased(ledger)
     }
 
     /// Moves a file out of `objects/` where it can be looked at.

@@ -15,6 +15,7 @@ public final class TileStore: Sendable {
     let queue = Monitor(WriterQueue())
     let memory: MemoryTier
     let shards = Locked(ShardSet())
+    let vouched = Locked(VouchedDigests())
     private let salt: String
     /// Whether the machine was started anew since blobs were written that nobody has hashed since.
     let suspicious: Locked<Bool>
@@ -133,7 +134,7 @@ public final class TileStore: Sendable {
             try ledger.acquire(wait: configuration.lockWait)
             defer { ledger.release() }
             if try !ledger.advance(.live(tables), underLock: true) { try reload(ledger, underLock: true) }
-            defer { sweepDropped() }
+            defer { if ledger.hasDropped { sweepDropped(ledger) } }
             return try body(ledger)
         } catch let error as FileError {
             throw StoreError(error, in: files.location)
@@ -143,8 +144,9 @@ public final class TileStore: Sendable {
     }
 
     /// Takes entries of dropped blobs out of the tables, a few at a time, so that readers come in between.
-    func sweepDropped() {
+    func sweepDropped(_ ledger: Ledger) {
         while tables.write({ $0.sweep(256) }) {}
+        ledger.hasDropped = false
     }
 
     /// Loads the newest checkpoint in place of the tables.
@@ -199,7 +201,7 @@ public final class TileStore: Sendable {
 
     private func follow(_ ledger: Ledger) throws {
         if try !ledger.advance(.live(tables), underLock: false) { try reload(ledger, underLock: false) }
-        sweepDropped()
+        if ledger.hasDropped { sweepDropped(ledger) }
         // A line that is whole but wrong: only under the lock may it be called damage.
         if ledger.needsJudgement, !isReadOnly {
             try ledger.acquire(wait: configuration.lockWait)

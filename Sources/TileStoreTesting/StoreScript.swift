@@ -236,10 +236,18 @@ extension Step {
             entries: random.pick([1, 3, 5, 10, 20, 1000]))
     }
 
-    /// The key numbers that a step names.
+    /// Whether it puts something, which may make evictions necessary.
+    var isPut: Bool {
+        switch self {
+        case .put, .batch: true
+        default: false
+        }
+    }
+
+    /// Whether it may make several records, so that a part of them can be there after it was interrupted.
     var mayRecordMany: Bool {
         switch self {
-        case .put, .get, .glance, .look, .refresh, .touch, .flush, .clock, .damage: false
+        case .get, .glance, .look, .refresh, .touch, .flush, .clock, .damage: false
         default: true
         }
     }

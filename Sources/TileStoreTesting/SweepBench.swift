@@ -108,6 +108,11 @@ package func sweep(_ steps: [Step], setting: ScriptSetting, fault: SweepFault, a
             trail += forgetful.trail
             func matches(_ snapshot: StoreSnapshot) -> String? {
                 if acknowledged, isFull, snapshot == forgetful.after { return nil }
+                if acknowledged, step.isPut {
+                    // It was stored; the eviction that it made necessary failed, and is made up for by the next.
+                    let stored = trail.filter { $0.nextSequence == after.nextSequence }
+                    return stored.contains(snapshot) ? nil : looseDifference(snapshot, stored)
+                }
                 if acknowledged { return difference(snapshot, after) }
                 if trail.contains(snapshot) { return nil }
                 if step.mayRecordMany { return looseDifference(snapshot, [before.snapshot()] + trail) }

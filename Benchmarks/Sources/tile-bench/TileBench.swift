@@ -60,6 +60,8 @@ struct Run: ParsableCommand {
         for row in RowName.allCases where only.isEmpty || only.contains(row) {
             progress("\(row.rawValue) …")
             do { figures += try bench.figures(of: row) } catch { errors.append("\(row.rawValue): \(error)") }
+            // Written after every row: a run that is interrupted has not been for nothing.
+            try write(figures)
         }
         progress("")
         for line in Table(figures: figures).lines { print(line) }
@@ -68,13 +70,15 @@ struct Run: ParsableCommand {
         for figure in figures {
             if let floor = figure.floorIs, seen.insert(figure.row).inserted { print("  \(figure.row): \(floor)") }
         }
-        if let json {
-            let encoder = JSONEncoder()
-            encoder.outputFormatting = [.prettyPrinted, .sortedKeys]
-            try encoder.encode(figures).write(to: URL(fileURLWithPath: json))
-        }
         for error in errors { print("not measured: \(error)") }
         if !errors.isEmpty { throw ExitCode.failure }
+    }
+
+    private func write(_ figures: [Figure]) throws {
+        guard let json else { return }
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.prettyPrinted, .sortedKeys]
+        try encoder.encode(figures).write(to: URL(fileURLWithPath: json))
     }
 
     /// Tells a person at a terminal what is going on; a file gets the table alone.

@@ -35,6 +35,11 @@ final class Ledger {
     /// Whether the tables no longer go with the journal: set before that comes about, cleared by a load that succeeded, so
     /// that no failure in between is forgotten.
     private var mustLoad = false
+    /// Whether lines that were carried out left blobs to unlink, or entries of dropped blobs to sweep.
+    var hasReleased = false
+    var hasDropped = false
+    /// The shared fields that were asked for last, and their number: mostly the next put has the same.
+    var lastSet: (fields: ResponseFields, number: UInt32, generation: UInt64, loads: Int)?
     /// Whether the reserve was given up and is still to be made again.
     var reserveGone = false
 
@@ -179,19 +184,19 @@ final class Ledger {
                 "\(files.location)/manifest has journal-\(oldest).jsonl but no checkpoint: restore checkpoint-\(oldest).json "
                     + "from a backup, or remove the folder and let the cache fill again")
         }
-        if journals.isEmpty { try createJournal(0, after: 0, previous: nil) }
+        if journals.isEmpty { try createJournal(0, after: 0, previous: nil, sync: true) }
         var lines = LineBuffer()
         lines.checkpointHeader(0, sequence: 1, nextSet: 1, entries: 0, blobs: 0)
         lines.checkpointEnd(0)
         let temporary = "staging/checkpoint-\(String(environment.random(), radix: 16))"
-        try files.createFile(temporary, lines.bytes, sync: durable)
+        try files.createFile(temporary, lines.bytes, sync: true)
         try files.rename(temporary, to: Self.checkpointPath(0))
-        if durable { try files.syncFolder("manifest") }
+        try files.syncFolder("manifest")
         return true
     }
 
     /// Makes a journal with its header, in place of any leftover of that name.
-    func createJournal(_ n: UInt64, after length: Int64, previous: UInt32?) throws {
+    func createJournal(_ n: UInt64, after length: Int64, previous: UInt32?, sync: Bool = false) throws {
         let path = Self.journalPath(n)
         try files.unlink(path)
         let file = try files.open(path, .createNew)
@@ -200,7 +205,7 @@ final class Ledger {
         lines.journalHeader(n, after: length, previous: previous)
         do throws(FileError) {
             try files.writeAll(file, lines.bytes)
-            if durable {
+            if durable || sync {
                 try files.sync(file)
                 try files.syncFolder("manifest")
             }
@@ -384,6 +389,8 @@ final class Ledger {
                     case .done, .header: break
                     }
                 }
+                hasReleased = !tables.released.isEmpty
+                hasDropped = tables.hasUnswept
             }
         }
         return from
@@ -561,6 +568,18 @@ struct ReaderLocal {
     /// When this stripe last asked whether the journal has grown.
     var lastNews: UInt64 = 0
     var isClosed = false
+    /// Names that were looked up last, and their numbers: threads ask for tiles of one source again and again.
+    var names = LastNames()
+}
+
+/// The numbers of the names that were looked up last, good for one set of tables.
+struct LastNames {
+    var tables: ObjectIdentifier?
+    var source = ""
+    var sourceNumber: UInt16 = 0
+    var scale = 1
+    var format: String?
+    var variant: UInt16 = 0
 }
 
 /// A use that has not been written down: of a key, while it had a certain blob.
@@ -571,5 +590,9 @@ struct PendingUse: Hashable {
     init(key: PackedKey, blob: BlobDigest?) {
         self.key = key
         digestPrefix = blob.map { UInt32(truncatingIfNeeded: $0.c) | 1 } ?? 0
+    }
+
+    func hash(into hasher: inout Hasher) {
+        hasher.combine(key.position ^ UInt64(key.source) << 48 ^ UInt64(key.variant) << 40 ^ UInt64(digestPrefix) << 8)
     }
 }

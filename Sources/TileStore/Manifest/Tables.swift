@@ -122,6 +122,21 @@ final class Tables {
         }
     }
 
+    /// The same, asking first whether the names are those of the last time.
+    @inline(__always)
+    func packed(_ key: TileKey, _ last: inout LastNames) -> PackedKey? {
+        guard case .tile(let tile) = key.address else { return packed(key) }
+        if last.tables != ObjectIdentifier(self) || last.source != key.source.description {
+            guard let source = sourceNumbers[key.source.description] else { return nil }
+            last = LastNames(tables: ObjectIdentifier(self), source: key.source.description, sourceNumber: source)
+        }
+        if last.scale != tile.scale || last.format != tile.format {
+            guard let variant = variant(tile.scale, tile.format) else { return nil }
+            (last.scale, last.format, last.variant) = (tile.scale, tile.format, variant)
+        }
+        return PackedKey(source: last.sourceNumber, z: tile.z, x: tile.x, y: tile.y, variant: last.variant)
+    }
+
     @inline(__always)
     private func variant(_ scale: Int, _ format: String?) -> UInt16? {
         if scale == 1, format == nil { return 0 }
@@ -158,7 +173,7 @@ final class Tables {
 
     func metadata(_ record: EntryRecord) -> TileMetadata {
         TileMetadata(
-            response: fields(record.set), etag: tags.text(record.tag),
+            response: fields(record.set), tag: tags.packed(record.tag),
             lastModified: record.lastModified == Timestamp.absent ? nil : Timestamp(packed: record.lastModified),
             storedAt: Timestamp(packed: record.storedAt),
             date: record.date == Timestamp.absent ? nil : Timestamp(packed: record.date),
@@ -387,6 +402,8 @@ final class Tables {
         released.append(digest)
         unswept.append(slot)
     }
+
+    var hasUnswept: Bool { !unswept.isEmpty }
 
     /// Takes out up to some entries of dropped blobs; `true` if there are more.
     func sweep(_ limit: Int) -> Bool {

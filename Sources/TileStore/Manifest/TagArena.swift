@@ -88,6 +88,20 @@ struct TagArena: ~Copyable {
         return (Form(rawValue: block[0]) ?? .verbatim, Int(block[1]) | Int(block[2]) << 8)
     }
 
+    /// The tag as it was given, without making a string of it if it is one of hexadecimal digits.
+    @inline(__always)
+    func packed(_ reference: UInt32) -> TagValue {
+        guard reference != 0 else { return .none }
+        let (form, length) = header(reference)
+        guard form != .verbatim, length <= 64 else { return text(reference).map { .text($0) } ?? .none }
+        var digits = PackedDigits(isWeak: form == .weakHex, count: UInt8(length))
+        let block = UnsafeRawPointer(address(reference)) + 3
+        withUnsafeMutableBytes(of: &digits.words) { words in
+            words.baseAddress?.copyMemory(from: block, byteCount: (length + 1) / 2)
+        }
+        return .digits(digits)
+    }
+
     /// The tag as it was given.
     func text(_ reference: UInt32) -> String? {
         guard reference != 0 else { return nil }
