@@ -9,6 +9,7 @@ enum CacheFolder {
         "CACHEDIR.TAG", "tilecache.json", "objects", "manifest", "staging", "quarantine", "lock", "compact.lock",
         "lost+found", ".DS_Store",
     ]
+    private static let folders = ["objects", "manifest", "staging", "quarantine"]
     private static let tag = """
         Signature: 8a477f597d28d172789f06886806bc55
         # This folder is a tile cache: backup programs may leave it out (https://bford.info/cachedir/).
@@ -55,7 +56,9 @@ enum CacheFolder {
         try ledger.acquire(wait: configuration.lockWait, folderIsNew: true)
         defer { ledger.release() }
         if let marker = try readMarker(files) { return marker }
-        for folder in ["objects", "manifest", "staging", "quarantine"] { try files.makeFolder(folder) }
+        for folder in folders { try files.makeFolder(folder) }
+        if try files.newestCheckpoint() == nil { try ledger.createFirst() }
+        try files.syncFolder("")
         try writeOnce(files, "CACHEDIR.TAG", tag)
         let salt = hex(environment.random()) + hex(environment.random())
         // The marker comes last: a folder without it is finished by whoever opens it next.
@@ -113,6 +116,8 @@ enum CacheFolder {
         do throws(FileError) { try ledger.openLock() } catch {
             throw StoreError(error, in: files.location)
         }
+        // People and systems remove folders that look like rubbish; what was in them is a miss, no error.
+        for folder in folders { try files.makeFolder(folder) }
         var loaded = try ledger.load(underLock: false)
         if loaded == nil || ledger.needsJudgement {
             // New, unfinished or damaged: only under the lock may that be settled.
@@ -131,11 +136,7 @@ enum CacheFolder {
     /// Removes files that writers left behind more than an hour ago.
     private static func sweepStaging(_ ledger: Ledger) throws(FileError) {
         let now = ledger.environment.now().seconds
-        guard let names = try ledger.files.list("staging") else {
-            try ledger.files.makeFolder("staging")
-            return
-        }
-        for name in names {
+        for name in try ledger.files.list("staging") ?? [] {
             let path = "staging/" + name
             guard let status = try ledger.files.status(at: path), status.kind != .folder, status.modified < now - 3600
             else {

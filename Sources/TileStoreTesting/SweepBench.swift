@@ -138,7 +138,7 @@ package func sweep(_ steps: [Step], setting: ScriptSetting, fault: SweepFault, a
             let report = try store.verify()
             // A removal that cannot be recorded takes the blobs first: then their entries are misses.
             var asExpected = report
-            if isFull, thrown != nil { asExpected.missing = [] }
+            if isFull, thrown != nil || step.isPut { asExpected.missing = [] }
             if !asExpected.ok { return .failed("\(place): reopened, verify: \(report)") }
             _ = try store.verify(repair: true)
             let second = try store.verify()

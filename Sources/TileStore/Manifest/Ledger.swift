@@ -133,7 +133,7 @@ final class Ledger {
             guard let newest = try files.newestCheckpoint() else {
                 // An empty listing proves nothing without the lock.
                 guard underLock else { return nil }
-                guard try createFirst() else { continue }
+                try createFirst()
                 continue
             }
             guard let checkpoint = try openIfThere(Self.checkpointPath(newest)) else { continue }
@@ -176,7 +176,7 @@ final class Ledger {
     }
 
     /// Makes the first checkpoint and journal of a new cache, or the checkpoint that an unfinished creation lacks.
-    private func createFirst() throws -> Bool {
+    func createFirst() throws {
         let journals = try files.list("manifest")?.compactMap { Self.generation(of: $0, "journal-", ".jsonl") } ?? []
         if let oldest = journals.min(), oldest > 0 {
             throw StoreError(
@@ -192,7 +192,6 @@ final class Ledger {
         try files.createFile(temporary, lines.bytes, sync: true)
         try files.rename(temporary, to: Self.checkpointPath(0))
         try files.syncFolder("manifest")
-        return true
     }
 
     /// Makes a journal with its header, in place of any leftover of that name.
