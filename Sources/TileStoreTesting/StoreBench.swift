@@ -164,7 +164,8 @@ package final class StoreBench {
         case .remove(let numbers, let pinned):
             return .removal(model.remove(numbers.map(Universe.key), includingPinned: pinned, uses: &uses, now: now))
         case .removeSelected(let number, let pinned):
-            return .removal(model.remove(
+            return .removal(
+                model.remove(
                     Universe.selection(number), includingPinned: pinned, uses: &uses, now: now))
         case .pin(let name, let area):
             if let region = Universe.region(name: name, area: area) { model.pin(region, uses: &uses, now: now) }

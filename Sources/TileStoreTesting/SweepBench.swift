@@ -85,7 +85,8 @@ package func sweep(_ steps: [Step], setting: ScriptSetting, fault: SweepFault, a
             bench.uses = usesAfter
             if !files.hasStruck {
                 if let thrown { return .failed("\(place): threw \(thrown) without a fault") }
-                let agreed = observed.flatMap { o in expected.map { bench.agree(o, $0, before) } } ?? (observed == expected)
+                let agreed =
+                    observed.flatMap { o in expected.map { bench.agree(o, $0, before) } } ?? (observed == expected)
                 if !agreed { return .failed("\(place): gave \(String(describing: observed))") }
                 continue
             }

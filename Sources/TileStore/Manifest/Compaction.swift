@@ -15,6 +15,7 @@ package final class Compaction {
     private var records = 0
     private var entries = 0
     private var definedSets: Set<UInt32> = []
+    private var firstSequence: UInt64 = 0
     private var phase = Phase.entries(0)
     private var isOver = false
 
@@ -46,6 +47,7 @@ package final class Compaction {
             throw error
         }
         let header = store.tables.read { t, _ in (t.nextSequence, t.nextSet, t.entryCount, t.blobCount) }
+        firstSequence = header.0
         lines.checkpointHeader(
             generation, sequence: header.0, nextSet: header.1, entries: header.2, blobs: header.3)
         let (limits, boot, regions) = store.tables.read { t, _ in
@@ -110,10 +112,11 @@ package final class Compaction {
     private func writeRecency(_ slot: UInt32, _ t: Tables) {
         let blob = t.blobs[slot].pointee
         guard blob.isLive else { return }
-        // Entries carry theirs with them; only a blob that was used later needs a line. Long chains are not walked.
+        // Entries carry theirs with them; only a blob that was used later needs a line, and one that was used since the
+        // walk began, because entries may be in the checkpoint as they were before or after. Long chains are not walked.
         var entry = blob.firstEntry
         var steps = 0
-        while entry != noSlot, steps < 64 {
+        while entry != noSlot, steps < 64, blob.recency < firstSequence {
             if t.entries[entry].pointee.recency == blob.recency { return }
             entry = t.entries[entry].pointee.sibling
             steps += 1

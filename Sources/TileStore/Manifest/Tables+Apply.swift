@@ -58,7 +58,7 @@ extension Tables {
         case .boot(let id): boot = id
         case .blobRecency(let digest, let recency):
             guard recency < 1 << 48 else { return .damaged }
-            if let slot = find(digest) { raiseBlob(slot, to: recency) }
+            remember(digest, recency)
         case .rotate(let next): return .rotate(next)
         case .journalHeader: return .header
         case .end(let count): return .end(count)

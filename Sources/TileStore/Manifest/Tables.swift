@@ -52,6 +52,9 @@ final class Tables {
     private var unswept: [UInt32] = []
     /// While a checkpoint and its journals are loaded the orders are not kept; they are sorted at the end.
     private var loading = false
+    /// Recencies of blobs that the checkpoint names. While its journal is carried out again, a blob may be gone for a moment,
+    /// because an entry is in the checkpoint as it was later; what the blob remembers is given back at the end.
+    private var loadedRecencies: [BlobDigest: UInt64] = [:]
     private var lastSourceNumber = -1
     private var lastSourceBytes: [UInt8] = []
     private let hashSeed: UInt64
@@ -278,6 +281,8 @@ final class Tables {
 
     /// Ends loading: puts everything in the order of its recency and settles what is pinned.
     func finishLoading() {
+        for (digest, recency) in loadedRecencies { if let slot = find(digest) { raiseBlob(slot, to: recency) } }
+        loadedRecencies = [:]
         loading = false
         var order: [(recency: UInt64, slot: UInt32)] = []
         order.reserveCapacity(max(entryCount, blobCount))
@@ -363,6 +368,12 @@ final class Tables {
             entryOrder.insert(slot, in: entries)
         }
         if record.pointee.blob != noSlot { raiseBlob(record.pointee.blob, to: recency) }
+    }
+
+    /// Takes note of a blob's recency in a checkpoint.
+    func remember(_ digest: BlobDigest, _ recency: UInt64) {
+        loadedRecencies[digest] = max(loadedRecencies[digest] ?? 0, recency)
+        nextSequence = max(nextSequence, recency &+ 1)
     }
 
     func raiseBlob(_ slot: UInt32, to recency: UInt64) {
