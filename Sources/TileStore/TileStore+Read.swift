@@ -54,7 +54,7 @@ extension TileStore {
         guard !isReadOnly else { return }
         let first = tables.read { tables, local -> Bool in
             guard let packed = tables.packed(key) else { return false }
-            return Self.note(PendingUse(key: packed, blob: version.blob), &local)
+            return local.uses.note(PendingUse(key: packed, blob: version.blob))
         }
         if first { maintenance?.scheduleFlush() }
     }
@@ -70,7 +70,7 @@ extension TileStore {
                 guard let packed = tables.packed(key, &local.names), let slot = tables.find(packed) else { return nil }
                 let entry = tables.entry(slot, key: key)
                 if recordsUse, !isReadOnly {
-                    firstUse = Self.note(PendingUse(key: packed, blob: entry.blob), &local)
+                    firstUse = local.uses.note(PendingUse(key: packed, blob: entry.blob))
                 }
                 let blob = tables.entries[slot].pointee.blob
                 return Found(entry: entry, verified: blob != noSlot && tables.blobs[blob].pointee.isVerified)
@@ -83,27 +83,6 @@ extension TileStore {
         }
         if firstUse { maintenance?.scheduleFlush() }
         return found
-    }
-
-    /// Notes a use; `true` if it is the first since the last flush of this stripe.
-    @inline(__always)
-    private static func note(_ use: PendingUse, _ local: inout ReaderLocal) -> Bool {
-        // The same tile again and again needs one note.
-        if local.uses.last == use { return false }
-        if local.uses.count >= 8192 { local.uses = coalesced(local.uses) }
-        local.uses.append(use)
-        return local.uses.count == 1
-    }
-
-    /// Keeps the last of equal uses, in order.
-    ///
-    /// If that does not help, older ones make room.
-    static func coalesced(_ uses: [PendingUse]) -> [PendingUse] {
-        var seen = Set<PendingUse>(minimumCapacity: uses.count)
-        var kept: [PendingUse] = []
-        for use in uses.reversed() where seen.insert(use).inserted { kept.append(use) }
-        kept.reverse()
-        return kept.count > 4096 ? Array(kept.suffix(4096)) : kept
     }
 
     // MARK: Blobs

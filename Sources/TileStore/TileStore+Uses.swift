@@ -17,14 +17,10 @@ extension TileStore {
     func flushUses(_ ledger: Ledger) throws {
         var noted: [PendingUse] = []
         tables.forEachLocal { local in
-            noted.append(contentsOf: local.uses)
-            local.uses.removeAll(keepingCapacity: local.uses.capacity <= 8192)
+            noted.append(contentsOf: local.uses.take())
         }
         guard !noted.isEmpty else { return }
-        var seen = Set<PendingUse>(minimumCapacity: noted.count)
-        var order: [PendingUse] = []
-        for use in noted.reversed() where seen.insert(use).inserted { order.append(use) }
-        order.reverse()
+        let order = UseLog.lastOfEqual(noted)
         // A use counts only if the key still has what was used.
         let (keys, first) = tables.read { t, _ -> ([TileKey], UInt64) in
             var keys: [TileKey] = []
@@ -48,7 +44,11 @@ extension TileStore {
         }
         do { try appendRecords(lines, ledger) } catch {
             // They can be written down later; those that were are known by then and count once more at most.
-            tables.writeAll { _, locals in locals[0].uses.insert(contentsOf: order, at: 0) }
+            tables.writeAll { _, locals in
+                // Others may have been noted since; those are later.
+                let later = locals[0].uses.take()
+                locals[0].uses.replace(order + later)
+            }
             throw error
         }
     }

@@ -156,12 +156,13 @@ public final class TileStore: Sendable {
         tables.writeAll { tables, locals in
             // Pending uses are kept by numbers that only the old tables understand.
             for i in locals.indices {
-                locals[i].uses = locals[i].uses.compactMap { use in
+                let moved = locals[i].uses.take().compactMap { use -> PendingUse? in
                     guard tables.find(use.key) != nil, let key = fresh.packed(tables.key(use.key)) else { return nil }
                     var moved = use
                     moved.key = key
                     return moved
                 }
+                locals[i].uses.replace(moved)
             }
             tables = fresh
         }

@@ -139,7 +139,10 @@ package final class Compaction {
     /// `nil` if a newer one is there already.
     package func finish() throws -> CompactionReport? {
         guard !isOver else { return nil }
-        while try step() {}
+        while try step(entries: 256) {
+            // Writers need all of the tables' locks: give them a chance.
+            store.environment.pause(30_000)
+        }
         defer { abandon() }
         lines.checkpointEnd(records)
         try drain()
@@ -232,8 +235,8 @@ extension TileStore {
 
     func compactInBackground() throws -> CompactionReport? { try beginCompaction()?.finish() }
 
-    /// Due when the journals are larger than half the checkpoint, and than a megabyte.
+    /// Due when the journals are larger than half the checkpoint, and than 8 MiB, which are read in 20 ms.
     func isCompactionDue(_ ledger: Ledger) -> Bool {
-        ledger.offset + ledger.chainBytes > max(1 << 20, ledger.checkpointBytes / 2)
+        ledger.offset + ledger.chainBytes > max(8 << 20, ledger.checkpointBytes / 2)
     }
 }

@@ -562,8 +562,8 @@ struct CheckpointHeader {
 
 /// What each stripe of readers has for itself.
 struct ReaderLocal {
-    /// Uses that have not been written down, oldest first; a key may stand there more than once.
-    var uses: [PendingUse] = []
+    /// Uses that have not been written down.
+    var uses = UseLog()
     /// When this stripe last asked whether the journal has grown.
     var lastNews: UInt64 = 0
     var isClosed = false
@@ -579,19 +579,4 @@ struct LastNames {
     var scale = 1
     var format: String?
     var variant: UInt16 = 0
-}
-
-/// A use that has not been written down: of a key, while it had a certain blob.
-struct PendingUse: Hashable {
-    var key: PackedKey
-    var digestPrefix: UInt32
-
-    init(key: PackedKey, blob: BlobDigest?) {
-        self.key = key
-        digestPrefix = blob.map { UInt32(truncatingIfNeeded: $0.c) | 1 } ?? 0
-    }
-
-    func hash(into hasher: inout Hasher) {
-        hasher.combine(key.position ^ UInt64(key.source) << 48 ^ UInt64(key.variant) << 40 ^ UInt64(digestPrefix) << 8)
-    }
 }

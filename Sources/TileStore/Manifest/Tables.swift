@@ -1,20 +1,22 @@
 /// The manifest in memory: what every process derives from the same journal.
 ///
-/// Only ``apply(_:)`` and the loader change what is stored; the rest asks. Not thread-safe: ``Striped`` guards it.
+/// Only ``apply(_:inCheckpoint:)`` and the loader change what is stored; the rest asks. Not thread-safe: ``Striped`` guards
+/// it. The fields that every hit and put touches are not checked for overlapping access at run time, which no function here
+/// has: none calls back while it changes one.
 final class Tables {
-    var entries = Segments<EntryRecord>()
-    var blobs = Segments<BlobRecord>()
-    var entryIndex: SlotIndex
-    var blobIndex: SlotIndex
-    var tags = TagArena()
-    var entryOrder = RecencyList<EntryRecord>()
-    var blobOrder = RecencyList<BlobRecord>()
+    @exclusivity(unchecked) var entries = Segments<EntryRecord>()
+    @exclusivity(unchecked) var blobs = Segments<BlobRecord>()
+    @exclusivity(unchecked) var entryIndex: SlotIndex
+    @exclusivity(unchecked) var blobIndex: SlotIndex
+    @exclusivity(unchecked) var tags = TagArena()
+    @exclusivity(unchecked) var entryOrder = RecencyList<EntryRecord>()
+    @exclusivity(unchecked) var blobOrder = RecencyList<BlobRecord>()
     private var freeEntry = noSlot
     private var freeBlob = noSlot
 
     // Names. They are few; numbers are never reused.
     var sources: [SourceName] = []
-    var sourceNumbers: [String: UInt16] = [:]
+    @exclusivity(unchecked) var sourceNumbers: [String: UInt16] = [:]
     var variants: [(scale: Int, format: String?)] = [(1, nil)]
     var variantNumbers: [String: UInt16] = [:]
     var resources: [ResourceName: UInt64] = [:]
@@ -22,32 +24,32 @@ final class Tables {
     var nextResource: UInt64 = 0
 
     // Shared parts of responses.
-    var sets: [SharedSet?] = []
-    var setSlots: [UInt32: UInt32] = [:]
-    var setNumbers: [ResponseFields: UInt32] = [:]
+    @exclusivity(unchecked) var sets: [SharedSet?] = []
+    @exclusivity(unchecked) var setSlots: [UInt32: UInt32] = [:]
+    @exclusivity(unchecked) var setNumbers: [ResponseFields: UInt32] = [:]
     var nextSet: UInt32 = 1
     private var freeSets: [UInt32] = []
     /// The journal's generation: a set may be referred to in it once it has been defined in it.
-    var generation: UInt64 = 0
+    @exclusivity(unchecked) var generation: UInt64 = 0
 
     var regions: [String: PinnedRegion] = [:]
     private var regionIndexes: [UInt16: [RegionIndex]] = [:]
-    var limits = StoreLimits(capacity: nil)
+    @exclusivity(unchecked) var limits = StoreLimits(capacity: nil)
     var boot: String?
-    var nextSequence: UInt64 = 1
+    @exclusivity(unchecked) var nextSequence: UInt64 = 1
 
     // Accounts.
     let blockSize: Int
-    var entryCount = 0
-    var unpinnedEntries = 0
-    var blobCount = 0
-    var blobBytes = 0
-    var logicalBytes = 0
-    var allocatedUnpinned = 0
-    var allocatedPinned = 0
+    @exclusivity(unchecked) var entryCount = 0
+    @exclusivity(unchecked) var unpinnedEntries = 0
+    @exclusivity(unchecked) var blobCount = 0
+    @exclusivity(unchecked) var blobBytes = 0
+    @exclusivity(unchecked) var logicalBytes = 0
+    @exclusivity(unchecked) var allocatedUnpinned = 0
+    @exclusivity(unchecked) var allocatedPinned = 0
 
     /// Digests whose count fell to 0 since this was last emptied: their files are to be unlinked by whoever wrote the record.
-    var released: [BlobDigest] = []
+    @exclusivity(unchecked) var released: [BlobDigest] = []
     /// Dropped blobs that still have entries to be swept.
     private var unswept: [UInt32] = []
     /// While a checkpoint and its journals are loaded the orders are not kept; they are sorted at the end.

@@ -13,7 +13,7 @@ import Darwin
 package final class Locked<State>: @unchecked Sendable {
     // `state` is touched only while `lock` is held.
     private let lock: UnsafeMutablePointer<RawLock>
-    private var state: State
+    @exclusivity(unchecked) private var state: State
 
     package init(_ state: consuming sending State) {
         self.state = state
@@ -68,7 +68,7 @@ final class Monitor<State>: @unchecked Sendable {
     // `state` is touched only while `mutex` is held.
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>
     private let condition: UnsafeMutablePointer<pthread_cond_t>
-    private var state: State
+    @exclusivity(unchecked) private var state: State
 
     init(_ state: consuming sending State) {
         self.state = state

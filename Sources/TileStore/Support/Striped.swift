@@ -16,7 +16,7 @@ final class Striped<State: AnyObject, Local>: @unchecked Sendable {
     private static var spacing: Int { 256 }
     private let memory: UnsafeMutableRawPointer
     private let locals: UnsafeMutablePointer<Local>
-    private var state: State
+    @exclusivity(unchecked) private var state: State
 
     init(_ state: State, local: () -> Local) {
         self.state = state
