@@ -54,8 +54,10 @@ final class Tables {
     private var unswept: [UInt32] = []
     /// While a checkpoint and its journals are loaded the orders are not kept; they are sorted at the end.
     private var loading = false
-    /// Recencies of blobs that the checkpoint names. While its journal is carried out again, a blob may be gone for a moment,
-    /// because an entry is in the checkpoint as it was later; what the blob remembers is given back at the end.
+    /// Recencies of blobs that the checkpoint names.
+    ///
+    /// While its journal is carried out again, a blob may be gone for a moment, because an entry is in the checkpoint
+    /// as it was later; what the blob remembers is given back at the end.
     private var loadedRecencies: [BlobDigest: UInt64] = [:]
     private var lastSourceNumber = -1
     private var lastSourceBytes: [UInt8] = []

@@ -18,7 +18,9 @@ struct PendingUse: Hashable {
     func hash(into hasher: inout Hasher) { hasher.combine(mark) }
 }
 
-/// The uses of one stripe, oldest first. Of equal ones the last counts.
+/// The uses of one stripe, oldest first.
+///
+/// Of equal ones the last counts.
 ///
 /// A table of fixed size finds most earlier uses of the same key, which then give way without any hashing of the rest.
 struct UseLog {
