@@ -300,7 +300,7 @@ extension TileStore {
 
     private func decide(_ request: PutRequest, _ pending: inout PendingBatch, _ ledger: Ledger) throws {
         let look = tables.read { t, _ -> (exists: Bool, date: UInt32, isLive: Bool, capacity: Int?, next: UInt64) in
-            let slot = t.packed(request.key).flatMap { t.find($0) }
+            let slot = t.packed(request.key, &ledger.names).flatMap { t.find($0) }
             return (
                 slot != nil, slot.map { t.entries[$0].pointee.date } ?? Timestamp.absent,
                 request.digest.map { t.find($0) != nil } ?? true, t.limits.capacity, t.nextSequence

@@ -225,11 +225,7 @@ extension TileStore {
             for slot in 0..<t.blobs.count where t.blobs[slot].pointee.isLive {
                 blobs.append((t.blobs[slot].pointee.digest, Int(t.blobs[slot].pointee.size)))
             }
-            return (
-                blobs,
-                t.exceedsLimits
-                    ? "I1: \(t.allocatedUnpinned) bytes, \(t.unpinnedEntries) entries, limits \(t.limits)" : nil
-            )
+            return (blobs, t.limitViolation())
         }
         if let limits { found.append(limits) }
         for (digest, size) in blobs {
@@ -245,6 +241,22 @@ extension TileStore {
 }
 
 extension Tables {
+    /// I1, from what is there and not from the accounts by which eviction goes.
+    fileprivate func limitViolation() -> String? {
+        var (bytes, count) = (0, 0)
+        for slot in 0..<blobs.count {
+            let blob = blobs[slot].pointee
+            if blob.isLive, blob.pins == 0 { bytes += allocated(blob.size) }
+        }
+        for slot in 0..<entries.count {
+            let record = entries[slot].pointee
+            guard record.isLive, record.blob == noSlot || blobs[record.blob].pointee.isLive else { continue }
+            if !record.isPinned { count += 1 }
+        }
+        let isKept = bytes <= limits.capacity ?? .max && count <= limits.entryLimit
+        return isKept ? nil : "I1: \(bytes) bytes and \(count) entries are not pinned; the limits are \(limits)"
+    }
+
     /// I3 and I6: counts and accounts against what they count.
     func accountMismatches() -> [String] {
         var found: [String] = []

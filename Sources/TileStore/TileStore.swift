@@ -157,7 +157,9 @@ public final class TileStore: Sendable {
             // Pending uses are kept by numbers that only the old tables understand.
             for i in locals.indices {
                 let moved = locals[i].uses.take().compactMap { use -> PendingUse? in
-                    guard tables.find(use.key) != nil, let key = fresh.packed(tables.key(use.key)) else { return nil }
+                    guard !use.key.isResource || tables.find(use.key) != nil,
+                        let key = fresh.entering(tables.key(use.key))
+                    else { return nil }
                     var moved = use
                     moved.key = key
                     return moved

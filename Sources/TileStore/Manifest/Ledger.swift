@@ -8,7 +8,8 @@ import Darwin
 
 /// The journal as this process sees it: which file, read up to where, and the cache's locks.
 ///
-/// Not thread-safe: ``TileStore`` keeps it behind its commit lock. "Under the lock" means the cache's `flock`.
+/// Not thread-safe: ``TileStore`` keeps it behind its commit lock. "Under the lock" means the cache's `flock`. As in
+/// ``Tables``, the fields that every put touches are not checked for overlapping access at run time.
 final class Ledger {
     let environment: StoreEnvironment
     let files: any FileSystem
@@ -16,35 +17,38 @@ final class Ledger {
     var readOnly = false
     var isClosed = false
 
-    private(set) var generation: UInt64 = 0
-    private(set) var offset: Int64 = 0
-    private var journal: OpenFile?
-    private var lastChecksum: UInt32?
+    @exclusivity(unchecked) private(set) var generation: UInt64 = 0
+    @exclusivity(unchecked) private(set) var offset: Int64 = 0
+    @exclusivity(unchecked) private var journal: OpenFile?
+    @exclusivity(unchecked) private var lastChecksum: UInt32?
     /// A rotate record was read whose journal is not there yet.
-    private var awaitedGeneration: UInt64?
+    @exclusivity(unchecked) private var awaitedGeneration: UInt64?
     /// The newest checkpoint known, its size, and the bytes of the journals between it and the current one.
     var checkpointGeneration: UInt64 = 0
     var checkpointBytes: Int64 = 0
     var chainBytes: Int64 = 0
     /// Lines that could not be read, in the files that were loaded.
-    private(set) var damagedLines = 0
+    @exclusivity(unchecked) private(set) var damagedLines = 0
     /// Whether an unlocked reader met a line that only a holder of the lock may judge.
-    private(set) var needsJudgement = false
+    @exclusivity(unchecked) private(set) var needsJudgement = false
     /// Counts up whenever the tables are loaded anew.
     private(set) var loads = 0
     /// Whether the tables no longer go with the journal: set before that comes about, cleared by a load that succeeded, so
     /// that no failure in between is forgotten.
-    private var mustLoad = false
+    @exclusivity(unchecked) private var mustLoad = false
     /// Whether lines that were carried out left blobs to unlink, or entries of dropped blobs to sweep.
-    var hasReleased = false
-    var hasDropped = false
+    @exclusivity(unchecked) var hasReleased = false
+    @exclusivity(unchecked) var hasDropped = false
     /// The shared fields that were asked for last, and their number: mostly the next put has the same.
-    var lastSet: (fields: ResponseFields, number: UInt32, generation: UInt64, loads: Int)?
+    @exclusivity(unchecked) var lastSet: (fields: ResponseFields, number: UInt32, generation: UInt64, loads: Int)?
+    /// The names that were looked up last.
+    @exclusivity(unchecked) var names = LastNames()
     /// Whether the reserve was given up and is still to be made again.
     var reserveGone = false
 
-    private var lockFile: OpenFile?
-    private var buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 16, alignment: 8)
+    @exclusivity(unchecked) private var lockFile: OpenFile?
+    @exclusivity(unchecked) private var buffer = UnsafeMutableRawBufferPointer.allocate(
+        byteCount: 1 << 16, alignment: 8)
     private let reader = LineReader()
     private let hashSeed: UInt64
 

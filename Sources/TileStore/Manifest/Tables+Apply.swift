@@ -84,6 +84,11 @@ extension Tables {
         return PackedKey(position: PackedKey.resourceZoom << 56 | number, source: source, variant: 0)
     }
 
+    /// The packed form of a key, its names entered if they are new.
+    func entering(_ key: TileKey) -> PackedKey? {
+        Array(key.description.utf8).withUnsafeBytes { packed(utf8: $0) }
+    }
+
     /// The packed form of a key's text if such an entry can exist.
     private func known(_ text: String) -> PackedKey? { (try? TileKey(text)).flatMap { packed($0) } }
 }
