@@ -30,7 +30,7 @@ struct SlotIndex: ~Copyable {
 
     @inline(__always) private func segment(_ hash: UInt64) -> Int { Int(hash >> 54) }
     @inline(__always) private func home(_ hash: UInt64, _ capacity: UInt32) -> UInt32 {
-        UInt32(truncatingIfNeeded: (hash >> 22 & 0xFFFF_FFFF) &* UInt64(capacity) >> 32)
+        UInt32(truncatingIfNeeded: ((hash >> 22 & 0xFFFF_FFFF) &* UInt64(capacity)) >> 32)
     }
     @inline(__always) private func tag(_ hash: UInt64) -> UInt32 { UInt32(truncatingIfNeeded: hash & 31) << 27 }
 
