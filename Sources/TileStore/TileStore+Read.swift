@@ -146,11 +146,19 @@ extension TileStore {
     }
 
     /// Whether a blob's file is there and right, whatever the configuration says about checking.
-    func isIntact(_ digest: BlobDigest, _ size: Int) -> Bool {
+    ///
+    /// - Throws: What the disk or the process's limits answered, which says nothing about the blob.
+    func isIntact(_ digest: BlobDigest, _ size: Int) throws(FileError) -> Bool {
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: size + 1, alignment: 8)
         defer { buffer.deallocate() }
-        let read = try? digest.withPath { path throws(FileError) in try files.readFile(path, into: buffer) }
-        guard let count = read ?? nil, count == size else { return false }
+        let count: Int?
+        do throws(FileError) {
+            count = try digest.withPath { path throws(FileError) in try files.readFile(path, into: buffer) }
+        } catch {
+            guard error.isForeignObject else { throw error }
+            return false
+        }
+        guard count == size else { return false }
         return BlobDigest(hashing: UnsafeRawBufferPointer(rebasing: buffer[..<size])) == digest
     }
 
