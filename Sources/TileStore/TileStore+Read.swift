@@ -140,7 +140,7 @@ extension TileStore {
             guard let size = tables.read({ t, _ in t.find(digest).map { Int(t.blobs[$0].pointee.size) } }) else {
                 return
             }
-            guard try readBlob(digest, size: size, verified: false) == nil || !isIntact(digest, size) else { return }
+            guard try !isIntact(digest, size) else { return }
             try drop([digest], ledger)
         }
     }
