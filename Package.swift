@@ -16,11 +16,13 @@ let package = Package(
     name: "swift-tile-cache",
     platforms: [.macOS(.v13), .iOS(.v16), .tvOS(.v16), .visionOS(.v1)],
     products: [
+        .library(name: "TileCache", targets: ["TileCache"]),
         .library(name: "TileStore", targets: ["TileStore"]),
         .executable(name: "tilegc", targets: ["tilegc"]),
     ],
     dependencies: [
-        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2")
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+        .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
     ],
     targets: [
         .systemLibrary(
@@ -34,6 +36,18 @@ let package = Package(
         .target(
             name: "TileStoreTesting",
             dependencies: ["TileStore"],
+            swiftSettings: settings),
+        .target(
+            name: "HTTPCaching",
+            dependencies: [.product(name: "HTTPTypes", package: "swift-http-types")],
+            swiftSettings: settings),
+        .target(
+            name: "TileCache",
+            dependencies: [
+                "TileStore",
+                "HTTPCaching",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+            ],
             swiftSettings: settings),
         .executableTarget(
             name: "tilegc",

@@ -26,6 +26,12 @@ above='HTTPTypes|HTTPCaching|NIO[A-Za-z]*|AsyncHTTPClient|FoundationNetworking|A
 above="$above|TileCache[A-Za-z]*|TileArchive|TileStoreTesting"
 forbid "TileStore is bytes on disk only" \
     "$above" Sources/TileStore
+forbid "HTTPCaching is rules on values" \
+    "TileStore|TileCache[A-Za-z]*|TileArchive|NIO[A-Za-z]*|AsyncHTTPClient|FoundationNetworking|ArgumentParser|MapKit" \
+    Sources/HTTPCaching
+forbid "an app that imports TileCache gets no server" \
+    "NIO[A-Za-z]*|AsyncHTTPClient|ArgumentParser|MapKit|SQLite3|GRDB|TileCacheNIO|TileArchive|TileStoreTesting" \
+    Sources/TileCache
 forbid "only tilegc reads command lines" 'ArgumentParser' \
     $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name tilegc)
 forbid "TileStoreTesting is for tests" 'TileStoreTesting|Testing|XCTest' Sources/TileStore Sources/tilegc

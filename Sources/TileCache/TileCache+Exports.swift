@@ -1,0 +1,2 @@
+// An app imports TileCache alone: keys, boxes, limits and reports are the store's own types.
+@_exported public import TileStore

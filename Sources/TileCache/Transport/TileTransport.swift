@@ -1,0 +1,117 @@
+public import HTTPTypes
+
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
+/// What carries a request to a server and brings the whole answer back.
+///
+/// A transport sends what it is given and adds nothing that changes the answer: no cache of its own, no cookies, no
+/// `Accept-Encoding` beyond the request's, no decompression. It follows no redirects: a 3xx is an answer like any other.
+/// Retries, back-off, coalescing and freshness are the cache's work, not its own.
+///
+/// Contract, the same for every transport:
+/// - It returns an answer whatever its status, once the head and the whole body have arrived. Interim answers (1xx) are
+///   passed over. Repeated header fields all arrive, in order.
+/// - It throws ``TransportError`` and nothing else.
+/// - A body above ``TransportRequest/bodyLimit`` is ``TransportError/Code/bodyTooLarge``, found while reading: at most a
+///   few reads more than the limit are ever held in memory.
+/// - A body that ends before its `Content-Length` or its last chunk is ``TransportError/Code/truncated``.
+/// - ``TransportRequest/timeout`` is for the whole exchange, last body byte included.
+/// - Cancelling the task closes the exchange and throws ``TransportError/Code/cancelled``.
+public protocol TileTransport: Sendable {
+    /// Sends a request and waits for the whole answer.
+    ///
+    /// - Throws: ``TransportError``.
+    func send(_ request: TransportRequest) async throws(TransportError) -> TransportResponse
+}
+
+/// A request to send: always without a body.
+public struct TransportRequest: Sendable {
+    /// Method, scheme (`http` or `https`), authority, path with query, and header fields.
+    public var head: HTTPRequest
+    /// How many bytes of body are read at most.
+    public var bodyLimit: Int
+    /// How long the whole exchange may take.
+    public var timeout: Duration
+
+    /// Describes a request.
+    public init(head: HTTPRequest, bodyLimit: Int = 32 << 20, timeout: Duration = .seconds(30)) {
+        self.head = head
+        self.bodyLimit = bodyLimit
+        self.timeout = timeout
+    }
+}
+
+/// An answer, complete.
+public struct TransportResponse: Sendable {
+    /// Status and header fields.
+    public var head: HTTPResponse
+    /// The body as the server sent it, in whatever content coding it has.
+    public var body: Data
+
+    /// Describes an answer.
+    public init(head: HTTPResponse, body: Data = Data()) {
+        self.head = head
+        self.body = body
+    }
+}
+
+/// Why no answer came.
+public struct TransportError: Error, Sendable, CustomStringConvertible {
+    /// The kinds of failure that a caller can tell apart.
+    ///
+    /// More may be added.
+    public struct Code: Hashable, Sendable, CustomStringConvertible {
+        private enum Kind: String {
+            case timeout, nameNotFound, connection, tls, truncated, malformed, headTooLarge, bodyTooLarge, cancelled,
+                unsupported
+        }
+        private let kind: Kind
+
+        /// The whole answer had not come in time.
+        public static let timeout = Code(kind: .timeout)
+        /// The host's name is not known.
+        public static let nameNotFound = Code(kind: .nameNotFound)
+        /// The connection could not be made, or broke.
+        public static let connection = Code(kind: .connection)
+        /// The server's certificate or the encryption was refused.
+        public static let tls = Code(kind: .tls)
+        /// The body ended before it was complete.
+        public static let truncated = Code(kind: .truncated)
+        /// What came is no HTTP.
+        public static let malformed = Code(kind: .malformed)
+        /// The header fields are larger than the transport takes.
+        public static let headTooLarge = Code(kind: .headTooLarge)
+        /// The body is larger than the request allowed.
+        public static let bodyTooLarge = Code(kind: .bodyTooLarge)
+        /// The caller's task was cancelled.
+        public static let cancelled = Code(kind: .cancelled)
+        /// The request cannot be sent by this transport: its scheme, say.
+        public static let unsupported = Code(kind: .unsupported)
+
+        /// The name of the code.
+        public var description: String { kind.rawValue }
+    }
+
+    /// Which kind of failure this is.
+    public var code: Code
+    /// What happened, with which host; one line, for people.
+    ///
+    /// Names the host and never the path, the query or a header field, which may hold secrets.
+    public var message: String
+    /// The error underneath, where there is one.
+    public var cause: (any Error)?
+
+    /// Makes an error.
+    public init(_ code: Code, _ message: String, cause: (any Error)? = nil) {
+        self.code = code
+        self.message = message
+        self.cause = cause
+    }
+
+    /// The message, with its code.
+    public var description: String { "\(message) [\(code)]" }
+}
