@@ -44,6 +44,35 @@ extension TileStore {
         return nil
     }
 
+    /// What ``readNow(_:)`` found.
+    package enum ImmediateRead {
+        case tile(StoredTile)
+        case miss
+        /// Only ``read(_:)``, on a thread that may wait, can tell.
+        case mustWait
+    }
+
+    /// Reads a tile if that needs no waiting: from memory, or from the system's page cache.
+    ///
+    /// For callers that must not block, such as event loops and the cooperative pool. Blobs of more than 256 KiB that have
+    /// to be hashed are left to ``read(_:)``.
+    package func readNow(_ key: TileKey) throws -> ImmediateRead {
+        guard let found = try find(key, recordsUse: true) else { return .miss }
+        guard let digest = found.entry.blob else {
+            return .tile(StoredTile(entry: found.entry, data: nil, origin: .memory))
+        }
+        if let data = memory.data(for: digest) {
+            return .tile(StoredTile(entry: found.entry, data: data, origin: .memory))
+        }
+        if needsCheck(found.verified), found.entry.size > 256 << 10 { return .mustWait }
+        do throws(FileError) {
+            if let data = try loadBlob(digest, size: found.entry.size, verified: found.verified, onlyCached: true) {
+                return .tile(StoredTile(entry: found.entry, data: data, origin: .disk))
+            }
+        } catch { /* Said again, and properly, by the read that may wait. */  }
+        return .mustWait
+    }
+
     /// The entry under a key, without its bytes and without a note of use.
     public func entry(for key: TileKey) throws -> TileEntry? { try find(key, recordsUse: false)?.entry }
 
@@ -91,17 +120,30 @@ extension TileStore {
     ///
     /// `nil` if it is missing, of another length, no plain file, or has other bytes.
     func readBlob(_ digest: BlobDigest, size: Int, verified: Bool) throws -> Data? {
-        guard let memory = malloc(size + 1) else { throw StoreError(.io, "no memory for a blob of \(size) bytes") }
+        do throws(FileError) {
+            return try loadBlob(digest, size: size, verified: verified, onlyCached: false)
+        } catch {
+            throw StoreError(error, in: files.location)
+        }
+    }
+
+    @inline(__always)
+    private func loadBlob(
+        _ digest: BlobDigest, size: Int, verified: Bool, onlyCached: Bool
+    ) throws(FileError) -> Data? {
+        guard let memory = malloc(size + 1) else { throw FileError("allocate for", digest.path, ENOMEM) }
         // One byte more than expected: a file that is too long shows without an fstat.
         let buffer = UnsafeMutableRawBufferPointer(start: memory, count: size + 1)
         let count: Int?
         do throws(FileError) {
-            count = try digest.withPath { path throws(FileError) in try files.readFile(path, into: buffer) }
+            count = try digest.withPath { path throws(FileError) in
+                onlyCached ? try files.readCachedFile(path, into: buffer) : try files.readFile(path, into: buffer)
+            }
         } catch {
             free(memory)
             // A link, a folder: something that the store never made is in the blob's place. The rest is the disk's fault.
             if error.isForeignObject { return nil }
-            throw StoreError(error, in: files.location)
+            throw error
         }
         guard count == size else {
             free(memory)

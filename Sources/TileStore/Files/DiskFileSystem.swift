@@ -195,6 +195,15 @@ package final class DiskFileSystem: FileSystem {
 
     package func readFile(
         _ path: UnsafePointer<CChar>, into buffer: UnsafeMutableRawBufferPointer
+    ) throws(FileError) -> Int? { try readFile(path, into: buffer, onlyCached: false) }
+
+    package func readCachedFile(
+        _ path: UnsafePointer<CChar>, into buffer: UnsafeMutableRawBufferPointer
+    ) throws(FileError) -> Int? { try readFile(path, into: buffer, onlyCached: true) }
+
+    @inline(__always)
+    private func readFile(
+        _ path: UnsafePointer<CChar>, into buffer: UnsafeMutableRawBufferPointer, onlyCached: Bool
     ) throws(FileError) -> Int? {
         // The path is put together on the stack: this runs once for every tile that is served from disk.
         let length = strlen(path) + 1
@@ -225,7 +234,13 @@ package final class DiskFileSystem: FileSystem {
             #elseif canImport(Musl)
             let n = Musl.read(descriptor, buffer.baseAddress.unsafelyUnwrapped + done, buffer.count - done)
             #else
-            let n = Glibc.read(descriptor, buffer.baseAddress.unsafelyUnwrapped + done, buffer.count - done)
+            let target = buffer.baseAddress.unsafelyUnwrapped + done
+            let n: Int
+            if onlyCached {
+                n = readCached(descriptor, target, buffer.count - done, off_t(done))
+            } else {
+                n = Glibc.read(descriptor, target, buffer.count - done)
+            }
             #endif
             if n < 0 {
                 if errno == EINTR { continue }
@@ -345,6 +360,25 @@ package final class DiskFileSystem: FileSystem {
 
     package func mayWrite() -> Bool { access(location, W_OK) == 0 }
 }
+
+#if !canImport(Darwin) && !canImport(Musl)
+/// `preadv2`, which the Swift module of the C library does not show.
+private typealias PositionedRead =
+    @convention(c) (Int32, UnsafePointer<iovec>?, Int32, off_t, Int32) -> Int
+private let positionedRead: PositionedRead? = dlsym(nil, "preadv2").map { unsafeBitCast($0, to: PositionedRead.self) }
+
+/// Reads what the page cache has; `EAGAIN` where the disk would have to be waited for. A file system that knows no such
+/// reads (`EOPNOTSUPP`) is read as ever.
+private func readCached(_ file: Int32, _ target: UnsafeMutableRawPointer, _ count: Int, _ offset: off_t) -> Int {
+    let onlyCached: Int32 = 0x8  // RWF_NOWAIT
+    if let positionedRead {
+        var part = iovec(iov_base: target, iov_len: count)
+        let n = positionedRead(file, &part, 1, offset, onlyCached)
+        if n >= 0 || errno != EOPNOTSUPP { return n }
+    }
+    return pread(file, target, count, offset)
+}
+#endif
 
 extension FileStatus {
     fileprivate init(_ info: stat) {

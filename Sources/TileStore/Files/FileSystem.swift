@@ -78,6 +78,11 @@ package protocol FileSystem: AnyObject, Sendable {
     /// Opens (refusing links), reads at most `buffer.count` bytes from the start, closes. `nil` where there is no file.
     /// `path` ends with NUL and is relative. This is the read path's only call.
     func readFile(_ path: UnsafePointer<CChar>, into buffer: UnsafeMutableRawBufferPointer) throws(FileError) -> Int?
+    /// The same, but only from the system's page cache: `EAGAIN` if the disk would have to be waited for. A system that
+    /// cannot tell reads as ``readFile(_:into:)`` does.
+    func readCachedFile(
+        _ path: UnsafePointer<CChar>, into buffer: UnsafeMutableRawBufferPointer
+    ) throws(FileError) -> Int?
     /// Creates a new file (must not exist) of mode 0444 with the given content, syncs it if asked, closes it.
     /// On failure the file is removed if that can be done.
     func createFile(_ path: String, _ bytes: UnsafeRawBufferPointer, sync: Bool) throws(FileError)
@@ -114,6 +119,10 @@ extension FileSystem {
 }
 
 extension FileSystem {
+    package func readCachedFile(
+        _ path: UnsafePointer<CChar>, into buffer: UnsafeMutableRawBufferPointer
+    ) throws(FileError) -> Int? { try readFile(path, into: buffer) }
+
     package func length(of file: OpenFile) throws(FileError) -> Int64 { try status(of: file).size }
 
     /// ``createFile(_:_:sync:)`` for bytes in an array.

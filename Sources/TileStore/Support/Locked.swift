@@ -63,14 +63,14 @@ typealias RawLock = pthread_mutex_t
 @inline(__always) func rawLockTry(_ lock: UnsafeMutablePointer<RawLock>) -> Bool { pthread_mutex_trylock(lock) == 0 }
 #endif
 
-/// A mutex with a condition, for the queue of writers.
-final class Monitor<State>: @unchecked Sendable {
+/// A mutex with a condition: a queue that threads wait on.
+package final class Monitor<State>: @unchecked Sendable {
     // `state` is touched only while `mutex` is held.
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>
     private let condition: UnsafeMutablePointer<pthread_cond_t>
     @exclusivity(unchecked) private var state: State
 
-    init(_ state: consuming sending State) {
+    package init(_ state: consuming sending State) {
         self.state = state
         mutex = .allocate(capacity: 1)
         mutex.initialize(to: pthread_mutex_t())
@@ -87,14 +87,14 @@ final class Monitor<State>: @unchecked Sendable {
         mutex.deallocate()
     }
 
-    func withLock<R, E: Error>(_ body: (inout State) throws(E) -> R) throws(E) -> R {
+    package func withLock<R, E: Error>(_ body: (inout State) throws(E) -> R) throws(E) -> R {
         pthread_mutex_lock(mutex)
         defer { pthread_mutex_unlock(mutex) }
         return try body(&state)
     }
 
     /// Waits until the body returns a value; it is called again after each ``wakeAll()``.
-    func wait<R>(until body: (inout State) -> R?) -> R {
+    package func wait<R>(until body: (inout State) -> R?) -> R {
         pthread_mutex_lock(mutex)
         defer { pthread_mutex_unlock(mutex) }
         while true {
@@ -103,5 +103,8 @@ final class Monitor<State>: @unchecked Sendable {
         }
     }
 
-    func wakeAll() { pthread_cond_broadcast(condition) }
+    package func wakeAll() { pthread_cond_broadcast(condition) }
+
+    /// Wakes one of those that wait, for a queue where any of them will do.
+    package func wakeOne() { pthread_cond_signal(condition) }
 }

@@ -1,0 +1,27 @@
+/// How long to leave something alone after it has failed: longer each time, and never quite the same.
+///
+/// The n-th failure in a row waits between half and all of `first * 2^(n-1)`, at most ``longest``: the random half keeps
+/// clients that failed together from coming back together.
+public struct Backoff: Hashable, Sendable {
+    /// The wait after the first failure.
+    public var first: Duration
+    /// No wait is longer.
+    public var longest: Duration
+
+    /// Makes a rule.
+    public init(first: Duration = .seconds(1), longest: Duration = .seconds(300)) {
+        self.first = first
+        self.longest = longest
+    }
+
+    /// The wait after a number of failures in a row, in nanoseconds.
+    func nanoseconds(failures: Int, random: UInt64) -> UInt64 {
+        let base = Swift.max(first.nanoseconds, 1)
+        let ceiling = Swift.max(longest.nanoseconds, 1)
+        let doublings = Swift.min(Swift.max(failures - 1, 0), 62)
+        let (product, overflow) = base.multipliedReportingOverflow(by: 1 << UInt64(doublings))
+        let full = overflow ? ceiling : Swift.min(product, ceiling)
+        let half = full / 2
+        return half + random % (full - half + 1)
+    }
+}

@@ -1,0 +1,75 @@
+/// Whether a host is asked at all: after several failures in a row it is left alone for a while, then tried with one
+/// request.
+///
+/// A plain value; the caller brings the time. Without it, a phone that has gone offline would wait for a time-out at
+/// every tile, and a server that is down would be asked by everybody at once when it comes back.
+struct CircuitBreaker: Equatable, Sendable {
+    /// What a request may do.
+    enum Answer: Equatable {
+        /// It may go.
+        case go
+        /// It may go, and what becomes of it decides for the others.
+        case probe
+        /// The host is left alone until then (nanoseconds of the clock that never goes back).
+        case wait(until: UInt64)
+    }
+
+    private enum State: Equatable {
+        case closed
+        case open(until: UInt64)
+        case probing(since: UInt64)
+    }
+
+    private var state = State.closed
+    private var failures = 0
+    private var openings = 0
+
+    /// So many failures in a row open it.
+    static let threshold = 5
+    /// A probe that has told nothing for so long is given up.
+    static let probeTimeout: UInt64 = 60_000_000_000
+
+    /// Nothing is known against the host.
+    var isUnblemished: Bool { state == .closed && failures == 0 }
+
+    /// Whether a request may go now.
+    mutating func ask(at now: UInt64) -> Answer {
+        switch state {
+        case .closed:
+            return .go
+        case .open(let until) where now < until:
+            return .wait(until: until)
+        case .probing(let since) where now < since &+ Self.probeTimeout:
+            return .wait(until: since &+ Self.probeTimeout)
+        case .open, .probing:
+            state = .probing(since: now)
+            return .probe
+        }
+    }
+
+    /// The host answered.
+    mutating func succeeded() { self = CircuitBreaker() }
+
+    /// A request was given up before anything was known: a probe lets the next one try.
+    mutating func abandoned(at now: UInt64) {
+        if case .probing = state { state = .open(until: now) }
+    }
+
+    /// The host did not answer, or answered that it cannot.
+    ///
+    /// - Parameter pause: Until when the host asked to be left alone (`Retry-After`), if it did.
+    mutating func failed(at now: UInt64, backoff: Backoff, random: UInt64, pause: UInt64? = nil) {
+        failures += 1
+        var wasProbing = false
+        if case .probing = state { wasProbing = true }
+        if wasProbing || failures >= Self.threshold {
+            openings += 1
+            failures = 0
+            state = .open(until: now &+ backoff.nanoseconds(failures: openings, random: random))
+        }
+        if let pause, pause > now {
+            if case .open(let until) = state, until >= pause { return }
+            state = .open(until: pause)
+        }
+    }
+}

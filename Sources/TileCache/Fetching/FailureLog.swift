@@ -1,0 +1,102 @@
+import TileStore
+
+/// What failed lately and when it may be tried again: hosts as a whole, and single tiles.
+///
+/// Bounded: it remembers at most 1,024 hosts and 16,384 tiles, and forgets first what may be tried again soonest.
+final class FailureLog: Sendable {
+    /// Why a fetch has to wait.
+    enum Verdict: Equatable {
+        case go
+        case hostWaits(until: UInt64)
+        case tileWaits(until: UInt64)
+    }
+
+    fileprivate struct Failed {
+        var failures: Int
+        var until: UInt64
+    }
+
+    fileprivate struct State {
+        var hosts: [String: CircuitBreaker] = [:]
+        var tiles: [TileKey: Failed] = [:]
+    }
+
+    private static let mostHosts = 1024
+    fileprivate static let mostTiles = 16_384
+
+    private let state = Locked(State())
+    private let backoff: Backoff
+    private let clock: CacheClock
+
+    init(backoff: Backoff, clock: CacheClock) {
+        self.backoff = backoff
+        self.clock = clock
+    }
+
+    /// Whether a tile may be asked for now; a host on probation lets one request through.
+    func verdict(_ key: TileKey, host: String) -> Verdict {
+        let now = clock.ticks()
+        return state.withLock { state in
+            if let failed = state.tiles[key], now < failed.until { return .tileWaits(until: failed.until) }
+            guard var breaker = state.hosts[host] else { return .go }
+            defer { state.hosts[host] = breaker }
+            if case .wait(let until) = breaker.ask(at: now) { return .hostWaits(until: until) }
+            return .go
+        }
+    }
+
+    /// The host answered, and the tile is settled: there, absent, or unchanged.
+    func succeeded(_ key: TileKey, host: String) {
+        state.withLock { state in
+            state.hosts[host] = nil
+            state.tiles[key] = nil
+        }
+    }
+
+    /// Nothing became known: the caller went away.
+    func abandoned(host: String) {
+        state.withLock { $0.hosts[host]?.abandoned(at: clock.ticks()) }
+    }
+
+    /// A fetch failed.
+    ///
+    /// - Parameters:
+    ///   - blamesHost: Whether it says something about the host (no connection, 5xx) and not only about this tile.
+    ///   - retryAfter: What the host asked for, already bounded.
+    func failed(_ key: TileKey, host: String, blamesHost: Bool, retryAfter: Duration?) {
+        let now = clock.ticks()
+        let random = clock.random()
+        let pause = retryAfter.map { now &+ $0.nanoseconds }
+        state.withLock { state in
+            let failures = (state.tiles[key]?.failures ?? 0) + 1
+            let wait = now &+ backoff.nanoseconds(failures: failures, random: random)
+            if state.tiles.count >= Self.mostTiles { state.dropHalfOfTiles(now) }
+            state.tiles[key] = Failed(failures: failures, until: max(wait, pause ?? 0))
+            if blamesHost || pause != nil {
+                if state.hosts.count >= Self.mostHosts { state.hosts = state.hosts.filter { !$0.value.isUnblemished } }
+                if state.hosts.count >= Self.mostHosts { state.hosts = [:] }
+                state.hosts[host, default: CircuitBreaker()]
+                    .failed(at: now, backoff: backoff, random: random, pause: pause)
+            } else {
+                // It answered, if only about this tile.
+                state.hosts[host] = nil
+            }
+        }
+    }
+
+    /// Lets everything be tried again at once, as when a person asks for it.
+    func forget() { state.withLock { $0 = State() } }
+
+    /// When the earliest of these may be tried again: for tests and for people.
+    func retryTime(of key: TileKey) -> UInt64? { state.withLock { $0.tiles[key]?.until } }
+}
+
+extension FailureLog.State {
+    fileprivate mutating func dropHalfOfTiles(_ now: UInt64) {
+        tiles = tiles.filter { $0.value.until > now }
+        guard tiles.count >= FailureLog.mostTiles / 2 else { return }
+        let times = tiles.values.map(\.until).sorted()
+        let middle = times[times.count / 2]
+        tiles = tiles.filter { $0.value.until > middle }
+    }
+}

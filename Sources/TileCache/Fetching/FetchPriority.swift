@@ -1,0 +1,45 @@
+import TileStore
+
+/// How urgent a fetch is: where a host has more to do than it may do at once, the more urgent go first.
+public enum FetchPriority: Int, Comparable, Sendable, CaseIterable {
+    /// Nobody waits for it: a stale tile that was served is refreshed.
+    case refresh = 0
+    /// Somebody will want it: prefetching, regions.
+    case prefetch = 1
+    /// Somebody looks at the place where it belongs.
+    case visible = 2
+
+    /// Whether one is less urgent than another.
+    public static func < (a: FetchPriority, b: FetchPriority) -> Bool { a.rawValue < b.rawValue }
+}
+
+/// The priority of one fetch, which rises when somebody more urgent joins it.
+final class FetchTicket: Sendable {
+    private struct State {
+        var priority: FetchPriority
+        var onRise: (@Sendable (FetchPriority) -> Void)?
+    }
+    private let state: Locked<State>
+
+    init(_ priority: FetchPriority) { state = Locked(State(priority: priority)) }
+
+    var priority: FetchPriority { state.withLock { $0.priority } }
+
+    /// Makes it at least so urgent.
+    func raise(to priority: FetchPriority) {
+        let tell = state.withLock { state -> (@Sendable (FetchPriority) -> Void)? in
+            guard priority > state.priority else { return nil }
+            state.priority = priority
+            return state.onRise
+        }
+        tell?(priority)
+    }
+
+    /// Who is told of a rise from now on; returns the priority of this moment.
+    func watch(_ onRise: (@Sendable (FetchPriority) -> Void)?) -> FetchPriority {
+        state.withLock { state in
+            state.onRise = onRise
+            return state.priority
+        }
+    }
+}
