@@ -61,6 +61,14 @@ let package = Package(
             dependencies: ["TileStore", "TileStoreTesting"],
             swiftSettings: settings),
         .testTarget(
+            name: "HTTPCachingTests",
+            dependencies: [
+                "HTTPCaching",
+                "TileStoreTesting",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+            ],
+            swiftSettings: settings),
+        .testTarget(
             name: "tilegcTests",
             dependencies: ["TileStore", "TileStoreTesting", "tilegc"],
             exclude: ["Golden"],

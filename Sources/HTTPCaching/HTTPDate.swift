@@ -1,13 +1,200 @@
 /// A point in time as HTTP has it: whole seconds since 1970-01-01 00:00:00 UTC.
 ///
-/// Nothing in this module has a clock: every function that needs the time takes one of these.
-public struct HTTPDate: Hashable, Comparable, Sendable {
+/// Nothing in this module has a clock: every function that needs the time takes one of these. Arithmetic stops at the
+/// ends of the range instead of overflowing.
+public struct HTTPDate: Hashable, Comparable, Sendable, CustomStringConvertible {
     /// Seconds since 1970-01-01 00:00:00 UTC.
     public var seconds: Int64
 
     /// Makes a time from seconds since 1970.
     public init(seconds: Int64) { self.seconds = seconds }
 
+    /// Reads a date as servers send it; `nil` if it could mean more than one time, or none.
+    ///
+    /// Accepts the three forms of [RFC 9110 §5.6.7](https://www.rfc-editor.org/rfc/rfc9110.html#section-5.6.7)
+    /// (IMF-fixdate, RFC 850, asctime) and, because they are common and can mean one thing only: names in any case, a
+    /// day or an hour without its leading zero, dashes around the month with any year, a missing comma or day of the
+    /// week, extra spaces, and `UTC` for `GMT`. The day of the week is not compared with the date: where they differ,
+    /// it is the day's name that is wrong. Other zones, missing zones, time parted by dots and days that do not exist
+    /// are refused.
+    ///
+    /// - Parameters:
+    ///   - text: The field's value.
+    ///   - now: A two-digit year is the last one with these digits that is at most 50 years after this time.
+    public init?(parsing text: some StringProtocol, now: HTTPDate) {
+        var bytes: [UInt8] = []
+        for byte in text.utf8 {
+            // No form is longer than 33 bytes; the rest is room for spaces.
+            guard bytes.count < 64 else { return nil }
+            bytes.append(byte.lowercased)
+        }
+        guard let seconds = DateReader(bytes).seconds(now: now) else { return nil }
+        self.seconds = seconds
+    }
+
     /// Whether one time is before another.
     public static func < (a: HTTPDate, b: HTTPDate) -> Bool { a.seconds < b.seconds }
+
+    /// The time a number of seconds later; stops at the ends of the range.
+    public func adding(seconds delta: Int64) -> HTTPDate {
+        let (sum, overflow) = seconds.addingReportingOverflow(delta)
+        return HTTPDate(seconds: overflow ? (delta > 0 ? .max : .min) : sum)
+    }
+
+    /// The time a number of seconds later; stops at the ends of the range.
+    public func adding(seconds delta: Int) -> HTTPDate { adding(seconds: Int64(delta)) }
+
+    /// How many seconds this time is after another, negative if before; stops at the ends of the range.
+    public func seconds(since other: HTTPDate) -> Int {
+        let (difference, overflow) = seconds.subtractingReportingOverflow(other.seconds)
+        return overflow ? (seconds > other.seconds ? .max : .min) : Int(clamping: difference)
+    }
+
+    /// The time as IMF-fixdate, the only form that may be sent: `Sun, 06 Nov 1994 08:49:37 GMT`.
+    ///
+    /// Times outside the years 1 to 9999, for which there is no such text, are given as the nearest one inside.
+    public var description: String {
+        let clamped = min(max(seconds, -62_135_596_800), 253_402_300_799)
+        let day = clamped >= 0 ? clamped / 86400 : -((86399 - clamped) / 86400)
+        let second = Int(clamped - day * 86400)
+        let (year, month, dayOfMonth) = civil(fromDay: Int(day))
+        let weekday = Int(((day + 4) % 7 + 7) % 7)
+        var text: [UInt8] = []
+        text.reserveCapacity(29)
+        func put(_ value: Int, _ digits: Int) {
+            var divisor = 1
+            for _ in 1..<digits { divisor *= 10 }
+            while divisor > 0 {
+                text.append(UInt8(truncatingIfNeeded: 48 + value / divisor % 10))
+                divisor /= 10
+            }
+        }
+        text += Array(weekdayNames[weekday].utf8.prefix(3))
+        text += [UInt8(ascii: ","), UInt8(ascii: " ")]
+        text[0] -= 32
+        put(dayOfMonth, 2)
+        text.append(UInt8(ascii: " "))
+        let nameStart = text.count
+        text += Array(monthNames[month - 1].utf8)
+        text[nameStart] -= 32
+        text.append(UInt8(ascii: " "))
+        put(year, 4)
+        text.append(UInt8(ascii: " "))
+        put(second / 3600, 2)
+        text.append(UInt8(ascii: ":"))
+        put(second / 60 % 60, 2)
+        text.append(UInt8(ascii: ":"))
+        put(second % 60, 2)
+        text += Array(" GMT".utf8)
+        return String(decoding: text, as: UTF8.self)
+    }
+}
+
+private let weekdayNames = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"]
+private let monthNames = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+
+/// Days since 1970-01-01 to year, month and day: Howard Hinnant's "civil from days".
+private func civil(fromDay day: Int) -> (year: Int, month: Int, day: Int) {
+    let shifted = day + 719_468
+    let era = (shifted >= 0 ? shifted : shifted - 146_096) / 146_097
+    let dayOfEra = shifted - era * 146_097
+    let yearOfEra = (dayOfEra - dayOfEra / 1460 + dayOfEra / 36524 - dayOfEra / 146_096) / 365
+    let dayOfYear = dayOfEra - (365 * yearOfEra + yearOfEra / 4 - yearOfEra / 100)
+    let shiftedMonth = (5 * dayOfYear + 2) / 153
+    let month = shiftedMonth < 10 ? shiftedMonth + 3 : shiftedMonth - 9
+    let year = yearOfEra + era * 400 + (month <= 2 ? 1 : 0)
+    return (year, month, dayOfYear - (153 * shiftedMonth + 2) / 5 + 1)
+}
+
+/// Year, month and day to days since 1970-01-01: its inverse.
+private func day(ofYear year: Int, month: Int, day: Int) -> Int {
+    let shiftedYear = month <= 2 ? year - 1 : year
+    let era = (shiftedYear >= 0 ? shiftedYear : shiftedYear - 399) / 400
+    let yearOfEra = shiftedYear - era * 400
+    let dayOfYear = (153 * (month > 2 ? month - 3 : month + 9) + 2) / 5 + day - 1
+    let dayOfEra = yearOfEra * 365 + yearOfEra / 4 - yearOfEra / 100 + dayOfYear
+    return era * 146_097 + dayOfEra - 719_468
+}
+
+/// Takes a lower-case date apart.
+private struct DateReader {
+    let bytes: [UInt8]
+
+    init(_ bytes: [UInt8]) { self.bytes = bytes }
+
+    func seconds(now: HTTPDate) -> Int64? {
+        var words = bytes.split(whereSeparator: { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") })
+        if let first = words.first, let last = first.last {
+            var name = first
+            if last == UInt8(ascii: ",") { name.removeLast() }
+            if isWeekday(name) {
+                words.removeFirst()
+            } else if last == UInt8(ascii: ",") {
+                return nil
+            }
+        }
+        // Dashes part nothing but day, month and year.
+        if let first = words.first, first.contains(UInt8(ascii: "-")) {
+            let parts = first.split(separator: UInt8(ascii: "-"), omittingEmptySubsequences: false)
+            guard parts.count == 3 else { return nil }
+            words.replaceSubrange(0..<1, with: parts)
+        }
+        if words.count == 5, isGMT(words[4]) {
+            return time(day: words[0], month: words[1], year: words[2], clock: words[3], now: now)
+        }
+        if words.count == 4, words[3].count == 4 {
+            return time(day: words[1], month: words[0], year: words[3], clock: words[2], now: now)
+        }
+        return nil
+    }
+
+    private func time(
+        day dayText: ArraySlice<UInt8>, month monthText: ArraySlice<UInt8>, year yearText: ArraySlice<UInt8>,
+        clock: ArraySlice<UInt8>, now: HTTPDate
+    ) -> Int64? {
+        guard let dayOfMonth = number(dayText, digits: 1...2), dayOfMonth >= 1,
+            let month = monthNames.firstIndex(where: { $0.utf8.elementsEqual(monthText) }).map({ $0 + 1 }),
+            let givenYear = number(yearText, digits: 2...4), yearText.count != 3
+        else { return nil }
+        let parts = clock.split(separator: UInt8(ascii: ":"), omittingEmptySubsequences: false)
+        guard parts.count == 3, let hour = number(parts[0], digits: 1...2), hour < 24,
+            let minute = number(parts[1], digits: 2...2), minute < 60,
+            // A leap second is the first second of the next minute.
+            let second = number(parts[2], digits: 2...2), second <= 60
+        else { return nil }
+        func seconds(in year: Int) -> Int64? {
+            let start = day(ofYear: year, month: month, day: 1)
+            let next =
+                month == 12 ? day(ofYear: year + 1, month: 1, day: 1) : day(ofYear: year, month: month + 1, day: 1)
+            guard year >= 1, dayOfMonth <= next - start else { return nil }
+            return Int64(start + dayOfMonth - 1) * 86400 + Int64(hour * 3600 + minute * 60 + second)
+        }
+        guard yearText.count == 2 else { return seconds(in: givenYear) }
+        let current = min(max(now.seconds, -62_135_596_800), 250_000_000_000)
+        let today = current >= 0 ? current / 86400 : -((86399 - current) / 86400)
+        let (year, nowMonth, nowDay) = civil(fromDay: Int(today))
+        let limit = Int64(day(ofYear: year + 50, month: nowMonth, day: nowDay)) * 86400 + (current - today * 86400)
+        var candidate = (year + 50) / 100 * 100 + givenYear
+        if candidate > year + 50 { candidate -= 100 }
+        if let time = seconds(in: candidate), time > limit { candidate -= 100 }
+        return seconds(in: candidate)
+    }
+
+    private func isWeekday(_ name: ArraySlice<UInt8>) -> Bool {
+        weekdayNames.contains { $0.utf8.elementsEqual(name) || $0.utf8.prefix(3).elementsEqual(name) }
+    }
+
+    private func isGMT(_ zone: ArraySlice<UInt8>) -> Bool {
+        zone.elementsEqual("gmt".utf8) || zone.elementsEqual("utc".utf8)
+    }
+
+    private func number(_ text: ArraySlice<UInt8>, digits: ClosedRange<Int>) -> Int? {
+        guard digits.contains(text.count) else { return nil }
+        var value = 0
+        for byte in text {
+            guard byte.isDigit else { return nil }
+            value = value * 10 + Int(byte - 48)
+        }
+        return value
+    }
 }

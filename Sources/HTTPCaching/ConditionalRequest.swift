@@ -1,0 +1,58 @@
+public import HTTPTypes
+
+/// A request that revalidates what is stored, and the client's own conditions kept apart from it.
+///
+/// https://www.rfc-editor.org/rfc/rfc9111.html#section-4.3.1
+public struct ConditionalRequest: Hashable, Sendable {
+    /// The request to send: without the client's preconditions and `Range`, with the cache's own.
+    public var request: HTTPRequest
+    /// The validators that it asks about, in the order given; empty if nothing stored has any.
+    ///
+    /// An empty list means that the request is unconditional, and that a 304 to it makes no sense.
+    public var asked: [Validators]
+    /// What the client asked for, to be answered from the response once it is complete and fresh.
+    public var client: ClientPreconditions
+
+    /// Whether a 304 is a possible answer.
+    public var isConditional: Bool { !asked.isEmpty }
+
+    /// Makes the request that revalidates stored responses for its URI.
+    ///
+    /// The entity tags of all of them go into `If-None-Match`. For one response alone, its `Last-Modified` goes into
+    /// `If-Modified-Since`. At most 32 tags are sent.
+    ///
+    /// - Parameters:
+    ///   - request: The client's request. Fields for one connection are for the caller to leave out.
+    ///   - stored: What is stored, best first.
+    ///   - usesDate: Whether a sole response without validators is asked about by its `Date`, as clients may (RFC 9110
+    ///     §13.1.3). Off by default: not every server compares.
+    public init(revalidating stored: [Validators], for request: HTTPRequest, usesDate: Bool = false) {
+        client = ClientPreconditions(request.headerFields)
+        var fields = request.headerFields.leavingOut { isPrecondition($0) || $0 == .range }
+        var asked: [Validators] = []
+        var tags: [String] = []
+        for validators in stored {
+            guard tags.count < 32, let tag = validators.entityTag else { continue }
+            asked.append(validators)
+            if !tags.contains(where: { $0.utf8.elementsEqual(tag.text.utf8) }) { tags.append(tag.text) }
+        }
+        if !tags.isEmpty { fields[.ifNoneMatch] = tags.joined(separator: ", ") }
+        if stored.count == 1, let only = stored.first {
+            if let time = only.lastModified ?? (usesDate && only.entityTag == nil ? only.date : nil) {
+                fields[.ifModifiedSince] = time.description
+                asked = [only]
+            }
+        }
+        self.asked = asked
+        self.request = request
+        self.request.headerFields = fields
+    }
+}
+
+/// Whether a field makes a request conditional (RFC 9110 §13.1).
+func isPrecondition(_ name: HTTPField.Name) -> Bool {
+    switch name.canonicalName {
+    case "if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range": true
+    default: false
+    }
+}
