@@ -60,8 +60,13 @@ public struct PinnedRegion: Hashable, Sendable {
         self.box = box
     }
 
-    /// How many tiles it covers, those that overlap counted once for each rectangle.
-    public var tileCount: Int { spans.reduce(0) { $0 + $1.count } }
+    /// How many tiles it covers, those that overlap counted once for each rectangle; `Int.max` if they are more.
+    public var tileCount: Int {
+        spans.reduce(0) { sum, span in
+            let (total, overflow) = sum.addingReportingOverflow(span.count)
+            return overflow ? Int.max : total
+        }
+    }
 
     /// Whether it covers a tile.
     public func contains(z: Int, x: Int, y: Int) -> Bool {
@@ -87,6 +92,10 @@ public struct GeoBox: Hashable, Sendable, CustomStringConvertible {
                 .invalidValue,
                 "box \(west),\(south),\(east),\(north): expected west,south,east,north in degrees with south <= north")
         }
+        self.init(uncheckedWest: west, south: south, east: east, north: north)
+    }
+
+    init(uncheckedWest west: Double, south: Double, east: Double, north: Double) {
         self.west = west
         self.south = south
         self.east = east
@@ -99,21 +108,32 @@ public struct GeoBox: Hashable, Sendable, CustomStringConvertible {
     /// The tiles of a zoom that the box touches: one rectangle, or two where it crosses the antimeridian.
     ///
     /// A box that ends exactly on a tile's edge does not touch the next tile; a box without extent touches one tile.
+    /// Edges are rounded to 1/256 of a tile of zoom 28, so edges that were computed from tiles are exactly on theirs.
     public func spans(zoom: Int) throws -> [TileSpan] {
         guard (0...28).contains(zoom) else { throw StoreError(.invalidValue, "zoom \(zoom) is not in 0...28") }
-        let top = WebMercator.row(latitude: north, zoom: zoom)
-        let bottom = WebMercator.lastRow(latitude: south, zoom: zoom, notAbove: top)
-        let first = WebMercator.column(longitude: west, zoom: zoom)
-        let edge = 1 << zoom
+        let start = PlaneGrid.x(longitude: west)
+        let end = PlaneGrid.x(longitude: east)
+        let above = PlaneGrid.y(latitude: north)
+        let below = PlaneGrid.y(latitude: south)
+        let top = PlaneGrid.tile(at: above, zoom: zoom)
+        let rows = top...PlaneGrid.lastTile(endingAt: below, zoom: zoom, notBefore: top)
+        let first = PlaneGrid.tile(at: start, zoom: zoom)
+        let lastOfAll = (1 << zoom) - 1
         if west <= east {
-            let last = WebMercator.lastColumn(longitude: east, zoom: zoom, notBefore: first)
-            return [try TileSpan(zoom: zoom, columns: first...last, rows: top...bottom)]
+            let last = PlaneGrid.lastTile(endingAt: end, zoom: zoom, notBefore: first)
+            return [try TileSpan(zoom: zoom, columns: first...last, rows: rows)]
         }
-        let last = WebMercator.lastColumn(longitude: east, zoom: zoom, notBefore: 0)
-        if last + 1 >= first { return [try TileSpan(zoom: zoom, columns: 0...(edge - 1), rows: top...bottom)] }
+        // Across the antimeridian. What begins or ends on it has nothing on the other side.
+        if start == PlaneGrid.side {
+            let last = PlaneGrid.lastTile(endingAt: end, zoom: zoom, notBefore: 0)
+            return [try TileSpan(zoom: zoom, columns: 0...last, rows: rows)]
+        }
+        if end == 0 { return [try TileSpan(zoom: zoom, columns: first...lastOfAll, rows: rows)] }
+        let last = PlaneGrid.lastTile(endingAt: end, zoom: zoom, notBefore: 0)
+        if last + 1 >= first { return [try TileSpan(zoom: zoom, columns: 0...lastOfAll, rows: rows)] }
         return [
-            try TileSpan(zoom: zoom, columns: first...(edge - 1), rows: top...bottom),
-            try TileSpan(zoom: zoom, columns: 0...last, rows: top...bottom),
+            try TileSpan(zoom: zoom, columns: first...lastOfAll, rows: rows),
+            try TileSpan(zoom: zoom, columns: 0...last, rows: rows),
         ]
     }
 }
