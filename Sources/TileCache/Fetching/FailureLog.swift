@@ -4,16 +4,18 @@ import TileStore
 ///
 /// Bounded: it remembers at most 1,024 hosts and 16,384 tiles, and forgets first what may be tried again soonest.
 final class FailureLog: Sendable {
-    /// Why a fetch has to wait.
-    enum Verdict: Equatable {
-        case go
-        case hostWaits(until: UInt64)
-        case tileWaits(until: UInt64)
+    /// A tile or host that is left alone for now.
+    struct Wait: Equatable {
+        /// Until when (nanoseconds of the clock that never goes back).
+        var until: UInt64
+        /// What the last failure was.
+        var setback: FetchSetback
     }
 
     fileprivate struct Failed {
         var failures: Int
         var until: UInt64
+        var setback: FetchSetback
     }
 
     fileprivate struct State {
@@ -33,15 +35,21 @@ final class FailureLog: Sendable {
         self.clock = clock
     }
 
-    /// Whether a tile may be asked for now; a host on probation lets one request through.
-    func verdict(_ key: TileKey, host: String) -> Verdict {
+    /// Whether a tile has to be left alone for now; `nil` if it may be asked for.
+    func wait(for key: TileKey) -> Wait? {
         let now = clock.ticks()
         return state.withLock { state in
-            if let failed = state.tiles[key], now < failed.until { return .tileWaits(until: failed.until) }
-            guard var breaker = state.hosts[host] else { return .go }
-            defer { state.hosts[host] = breaker }
-            if case .wait(let until) = breaker.ask(at: now) { return .hostWaits(until: until) }
-            return .go
+            guard let failed = state.tiles[key], now < failed.until else { return nil }
+            return Wait(until: failed.until, setback: failed.setback)
+        }
+    }
+
+    /// Whether a host has to be left alone for now; one on probation lets one request through.
+    func wait(forHost host: String) -> Wait? {
+        let now = clock.ticks()
+        return state.withLock { state in
+            guard case .wait(let until)? = state.hosts[host]?.ask(at: now) else { return nil }
+            return Wait(until: until, setback: .unreachable)
         }
     }
 
@@ -61,9 +69,10 @@ final class FailureLog: Sendable {
     /// A fetch failed.
     ///
     /// - Parameters:
+    ///   - setback: What kind of failure it is.
     ///   - blamesHost: Whether it says something about the host (no connection, 5xx) and not only about this tile.
     ///   - retryAfter: What the host asked for, already bounded.
-    func failed(_ key: TileKey, host: String, blamesHost: Bool, retryAfter: Duration?) {
+    func failed(_ key: TileKey, host: String, setback: FetchSetback, blamesHost: Bool, retryAfter: Duration?) {
         let now = clock.ticks()
         let random = clock.random()
         let pause = retryAfter.map { now &+ $0.nanoseconds }
@@ -71,7 +80,7 @@ final class FailureLog: Sendable {
             let failures = (state.tiles[key]?.failures ?? 0) + 1
             let wait = now &+ backoff.nanoseconds(failures: failures, random: random)
             if state.tiles.count >= Self.mostTiles { state.dropHalfOfTiles(now) }
-            state.tiles[key] = Failed(failures: failures, until: max(wait, pause ?? 0))
+            state.tiles[key] = Failed(failures: failures, until: max(wait, pause ?? 0), setback: setback)
             if blamesHost || pause != nil {
                 if state.hosts.count >= Self.mostHosts { state.hosts = state.hosts.filter { !$0.value.isUnblemished } }
                 if state.hosts.count >= Self.mostHosts { state.hosts = [:] }
@@ -87,8 +96,6 @@ final class FailureLog: Sendable {
     /// Lets everything be tried again at once, as when a person asks for it.
     func forget() { state.withLock { $0 = State() } }
 
-    /// When the earliest of these may be tried again: for tests and for people.
-    func retryTime(of key: TileKey) -> UInt64? { state.withLock { $0.tiles[key]?.until } }
 }
 
 extension FailureLog.State {

@@ -1,0 +1,59 @@
+import TileStore
+
+/// A fetch that brought nothing: what to tell the caller, and what it means for the next one.
+struct FetchFailure: Error, Sendable {
+    /// What the caller is told if nothing in the cache can help.
+    var error: TileCacheError
+    /// What it means for stale tiles.
+    var setback: FetchSetback
+    /// Whether asking again soon makes sense.
+    var mayPass = false
+    /// Whether it says something about the host, and not only about this tile.
+    var blamesHost = false
+    /// What the host asked for.
+    var retryAfter: Duration?
+}
+
+extension FetchFailure {
+    /// Nothing, or only a part of an answer, came.
+    init(_ failure: TransportError, key: TileKey, host: String) {
+        let isAnswer = failure.code == .bodyTooLarge || failure.code == .headTooLarge || failure.code == .unsupported
+        self.init(
+            error: TileCacheError(.noAnswer, "\(key): \(failure.message)", key: key, cause: failure),
+            setback: isAnswer ? .refused : .unreachable, mayPass: !isAnswer && failure.code != .nameNotFound,
+            blamesHost: !isAnswer && failure.code != .truncated)
+    }
+
+    /// An answer that is neither a tile nor its absence.
+    init(status: Int, key: TileKey, host: String, retryAfter: Duration?) {
+        let mayPass = [429, 500, 502, 503, 504].contains(status)
+        let advice =
+            switch status {
+            case 401, 403: "; check the source's credentials and the server's terms"
+            case 429: "; ask for less at once"
+            default: ""
+            }
+        var error = TileCacheError(
+            .badStatus, "\(key): \(host) answered with status \(status)\(advice)", key: key, status: status)
+        error.retryAfter = retryAfter
+        self.init(
+            error: error, setback: .refused, mayPass: mayPass, blamesHost: status >= 500 || status == 429,
+            retryAfter: retryAfter)
+    }
+
+    /// An answer that is not believed.
+    init(_ code: TileCacheError.Code, _ message: String, key: TileKey) {
+        self.init(error: TileCacheError(code, "\(key): \(message)", key: key), setback: .refused)
+    }
+
+    /// The tile or the host is left alone for now.
+    init(_ wait: FailureLog.Wait, key: TileKey, now: UInt64) {
+        let left = Duration.nanoseconds(Int64(clamping: wait.until > now ? wait.until - now : 0))
+        let seconds = left.components.seconds + 1
+        self.init(
+            error: TileCacheError(
+                .waiting, "\(key): it or its host failed lately; it is asked again in \(seconds) s", key: key,
+                retryAfter: left),
+            setback: wait.setback)
+    }
+}

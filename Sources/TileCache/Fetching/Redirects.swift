@@ -1,0 +1,53 @@
+import HTTPCaching
+import HTTPTypes
+
+/// Where a redirection leads, and what may go there (RFC 9110 §15.4).
+enum Redirect: Equatable {
+    /// Followed with this request.
+    case follow(HTTPRequest)
+    /// Not followed, and why.
+    case refuse(String)
+
+    /// So many are followed for one tile.
+    static let most = 5
+
+    /// Whether a status sends the request elsewhere.
+    static func isOne(_ status: Int) -> Bool { [301, 302, 303, 307, 308].contains(status) }
+
+    /// Decides on an answer that sends a request elsewhere.
+    ///
+    /// Never from `https` to `http`. To another origin go only the fields that hold no secret: those of the source and
+    /// of its hook stay behind.
+    /// - Parameter harmless: Names of fields that any server may see.
+    static func next(
+        _ response: HTTPResponse, to request: HTTPRequest, harmless: Set<HTTPField.Name>
+    ) -> Redirect {
+        guard let location = response.headerFields[.location], location.utf8.count <= 8192 else {
+            return .refuse("a redirection that says not where to")
+        }
+        let path = URIReference(request.path ?? "/")
+        let base = URIReference(
+            scheme: request.scheme, authority: request.authority, path: path?.path ?? "/", query: path?.query)
+        guard let scheme = request.scheme?.lowercased(), let reference = URIReference(location) else {
+            return .refuse("a redirection to what is no URL")
+        }
+        let target = base.resolving(reference)
+        guard let targetScheme = target.scheme?.lowercased(), let authority = target.authority, !authority.isEmpty
+        else { return .refuse("a redirection to what is no URL") }
+        guard targetScheme == "https" || targetScheme == "http" else {
+            return .refuse("a redirection to the scheme \(targetScheme.prefix(16))")
+        }
+        if scheme == "https", targetScheme == "http" { return .refuse("a redirection from https to http") }
+        guard !authority.contains("@") else { return .refuse("a redirection with a password") }
+        var next = request
+        next.scheme = targetScheme
+        next.authority = authority
+        next.path = target.requestTarget
+        if !target.hasSameOrigin(as: base) {
+            var fields = HTTPFields()
+            for field in request.headerFields where harmless.contains(field.name) { fields.append(field) }
+            next.headerFields = fields
+        }
+        return .follow(next)
+    }
+}

@@ -1,0 +1,273 @@
+import HTTPCaching
+import HTTPTypes
+import TileStore
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// One tile to fetch, and what the cache had of it when that was decided.
+struct FetchOrder: Sendable {
+    var source: TileSource
+    var key: TileKey
+    /// What to ask about by a conditional request; its bytes have just been read, so a 304 has something to hold on to.
+    var stored: StoredTile?
+    var mode: LoadMode
+
+    var isStored: Bool { mode != .serverOnly }
+}
+
+extension TileCache {
+    /// Fetches a tile: asks, believes or refuses the answer, stores it, and keeps account of failures.
+    ///
+    /// - Throws: ``FetchFailure``; `CancellationError`; what the store throws when it is closed.
+    func fetch(_ order: FetchOrder, _ ticket: FetchTicket) async throws -> CachedTile {
+        guard let tile = order.key.tile else {
+            throw FetchFailure(.outOfBounds, "is no tile and cannot be asked for by a template", key: order.key)
+        }
+        let place = order.source.template.url(for: tile)
+        if place.isFile { return try await readFile(place, order) }
+        if let wait = failures.wait(for: order.key) {
+            throw FetchFailure(wait, key: order.key, now: clock.ticks())
+        }
+        var attempt = 1
+        while true {
+            let request = try await self.request(place, order)
+            let host = request.authority?.lowercased() ?? ""
+            if let wait = failures.wait(forHost: host) {
+                throw FetchFailure(wait, key: order.key, now: clock.ticks())
+            }
+            do {
+                let fetched = try await gate.withSlot(host, ticket) { try await exchange(request, order, host) }
+                failures.succeeded(order.key, host: host)
+                return fetched
+            } catch let failure as FetchFailure {
+                failures.failed(
+                    order.key, host: host, setback: failure.setback, blamesHost: failure.blamesHost,
+                    retryAfter: failure.retryAfter)
+                // A stale tile now is better than a fresh one in a while.
+                guard failure.mayPass, order.stored == nil, attempt < order.source.attempts,
+                    let wait = failures.wait(for: order.key), let pause = inlinePause(wait)
+                else { throw failure }
+                attempt += 1
+                try await clock.sleep(pause)
+            } catch {
+                failures.abandoned(host: host)
+                throw error
+            }
+        }
+    }
+
+    /// How long a caller is kept waiting for another attempt; `nil` if that would be too long.
+    private func inlinePause(_ wait: FailureLog.Wait) -> Duration? {
+        let now = clock.ticks()
+        let left = wait.until > now ? wait.until - now : 0
+        return left <= 5_000_000_000 ? .nanoseconds(Int64(left)) : nil
+    }
+
+    // MARK: The request
+
+    private func request(_ place: TileURL, _ order: FetchOrder) async throws -> HTTPRequest {
+        var fields = HTTPFields()
+        fields[.userAgent] = userAgent
+        fields[.accept] = order.source.kind.accept
+        fields[.acceptEncoding] = order.source.kind.acceptEncoding
+        for name in Set(order.source.headers.map(\.name)) {
+            fields[values: name] = order.source.headers[values: name]
+        }
+        var request = HTTPRequest(
+            method: .get, scheme: place.scheme, authority: place.authority, path: place.path, headerFields: fields)
+        if let prepare = order.source.prepare {
+            do { try await prepare(&request, order.key) } catch is CancellationError {
+                throw CancellationError()
+            } catch {
+                throw FetchFailure(
+                    error: TileCacheError(
+                        .hookFailed, "\(order.key): the source's request hook failed", key: order.key, cause: error),
+                    setback: .unreachable)
+            }
+        }
+        request.method = .get
+        for name in HTTPField.Name.ownedByCache { request.headerFields[name] = nil }
+        if order.isStored, let stored = order.stored {
+            _ = ResponseRecord.addConditions(stored.entry.metadata, to: &request.headerFields)
+        }
+        return request
+    }
+
+    /// Sends a request and follows where it is sent.
+    private func exchange(_ request: HTTPRequest, _ order: FetchOrder, _ host: String) async throws -> CachedTile {
+        var request = request
+        for _ in 0...Redirect.most {
+            let requestedAt = clock.now()
+            let answer: TransportResponse
+            do throws(TransportError) {
+                answer = try await transport.send(
+                    TransportRequest(
+                        head: request, bodyLimit: order.source.bodyLimit, timeout: order.source.timeout))
+            } catch {
+                if error.code == .cancelled { throw CancellationError() }
+                throw FetchFailure(error, key: order.key, host: host)
+            }
+            guard Redirect.isOne(answer.head.status.code) else {
+                return try await settle(answer, request, order, host, requestedAt)
+            }
+            switch Redirect.next(answer.head, to: request, harmless: HTTPField.Name.harmless) {
+            case .follow(let next): request = next
+            case .refuse(let why): throw FetchFailure(.badRedirect, "\(host) sent \(why)", key: order.key)
+            }
+        }
+        throw FetchFailure(.badRedirect, "\(host) redirected more than \(Redirect.most) times", key: order.key)
+    }
+
+    // MARK: The answer
+
+    private func settle(
+        _ answer: TransportResponse, _ request: HTTPRequest, _ order: FetchOrder, _ host: String,
+        _ requestedAt: Timestamp
+    ) async throws -> CachedTile {
+        let receivedAt = clock.now()
+        let status = answer.head.status.code
+        switch status {
+        case 304:
+            guard order.isStored, let stored = order.stored, request.headerFields.isConditional else {
+                throw FetchFailure(.badStatus, "\(host) answered 304 to a request without conditions", key: order.key)
+            }
+            return try await confirm(stored, answer, request, order, host, requestedAt, receivedAt)
+        case 200, 203:
+            try check(answer, order, host)
+            return try await keep(answer.body, answer, request, order, requestedAt, receivedAt)
+        case 204, 404, 410:
+            return try await keep(nil, answer, request, order, requestedAt, receivedAt)
+        default:
+            throw FetchFailure(
+                status: status, key: order.key, host: host,
+                retryAfter: retryAfter(answer.head.headerFields, now: receivedAt))
+        }
+    }
+
+    /// Refuses what is no tile.
+    private func check(_ answer: TransportResponse, _ order: FetchOrder, _ host: String) throws {
+        let fields = answer.head.headerFields
+        if let stated = fields[.contentLength].flatMap({ Int($0) }), stated != answer.body.count {
+            var failure = FetchFailure(
+                .badBody, "\(host) sent \(answer.body.count) of \(stated) bytes", key: order.key)
+            failure.mayPass = true
+            throw failure
+        }
+        if let objection = order.source.kind.objection(
+            to: answer.body, mediaType: fields[.contentType], contentEncoding: fields[.contentEncoding])
+        {
+            throw FetchFailure(.badBody, "\(host) sent \(objection)", key: order.key)
+        }
+    }
+
+    private var kind: CacheKind { configuration.isShared ? .shared : .private }
+
+    private func policy(_ source: TileSource) -> CachePolicy {
+        let rules = source.lifetimes
+        return CachePolicy(
+            kind: kind, defaultLifetime: Int(clamping: rules.unstated.components.seconds),
+            minimumLifetime: rules.minimum.map { Int(clamping: $0.components.seconds) },
+            overridesOrigin: rules.overridesServer)
+    }
+
+    /// Stores an answer, if it may be stored, and returns it whether or not that worked.
+    private func keep(
+        _ body: Data?, _ answer: TransportResponse, _ request: HTTPRequest, _ order: FetchOrder,
+        _ requestedAt: Timestamp, _ receivedAt: Timestamp
+    ) async throws -> CachedTile {
+        let outcome = ResponseRecord.metadata(
+            answer.head, to: request, policy: policy(order.source), rules: order.source.lifetimes,
+            requestedAt: requestedAt, receivedAt: receivedAt)
+        let fetched = CachedTile(key: order.key, data: body, outcome.metadata, origin: .network)
+        guard order.isStored, outcome.mayBeStored else { return fetched }
+        let store = self.store
+        do {
+            _ = try await pool.run { try store.put(body, for: order.key, metadata: outcome.metadata) }
+        } catch {
+            configuration.onEvent?(.notStored(order.key, error))
+        }
+        return fetched
+    }
+
+    /// The server says that what is stored still holds.
+    private func confirm(
+        _ stored: StoredTile, _ answer: TransportResponse, _ request: HTTPRequest, _ order: FetchOrder,
+        _ host: String, _ requestedAt: Timestamp, _ receivedAt: Timestamp
+    ) async throws -> CachedTile {
+        let outcome = ResponseRecord.refreshed(
+            stored.entry.metadata, by: answer.head, to: request, policy: policy(order.source),
+            rules: order.source.lifetimes, requestedAt: requestedAt, receivedAt: receivedAt)
+        guard let outcome else {
+            // It confirms something else than what is here: only the whole tile helps.
+            return try await fetchAnew(request, order, host)
+        }
+        let metadata = outcome.metadata
+        let confirmed = CachedTile(key: order.key, data: stored.data, metadata, origin: .revalidated)
+        let store = self.store
+        let version = EntryVersion(stored.entry)
+        do {
+            let current = try await pool.run { () -> StoredTile? in
+                guard outcome.mayBeStored else {
+                    // It still holds, but is not to be kept any longer.
+                    _ = try store.remove([order.key], includingPinned: true)
+                    return nil
+                }
+                if try store.refresh(order.key, from: version, metadata: metadata) { return nil }
+                if let current = try store.read(order.key) { return current }
+                // Evicted or removed meanwhile; its bytes are still at hand, and good.
+                try store.put(stored.data, for: order.key, metadata: metadata)
+                return nil
+            }
+            // Somebody stored another tile since: that one counts.
+            if let current { return CachedTile(current, origin: .revalidated) }
+        } catch {
+            configuration.onEvent?(.notStored(order.key, error))
+        }
+        return confirmed
+    }
+
+    private func fetchAnew(_ request: HTTPRequest, _ order: FetchOrder, _ host: String) async throws -> CachedTile {
+        var plain = request
+        plain.headerFields[.ifNoneMatch] = nil
+        plain.headerFields[.ifModifiedSince] = nil
+        var order = order
+        order.stored = nil
+        return try await exchange(plain, order, host)
+    }
+
+    // MARK: Local files
+
+    /// The tile of a source whose template names files; nothing of it is stored, since it is at hand already.
+    private func readFile(_ place: TileURL, _ order: FetchOrder) async throws -> CachedTile {
+        let now = clock.now()
+        let limit = order.source.bodyLimit
+        let read: Data? = try await pool.run { try LocalFile.read(place.path, limit: limit, key: order.key) }
+        let isAbsent = read == nil
+        let metadata = TileMetadata(
+            response: ResponseFields(status: isAbsent ? 404 : 200), storedAt: now, expires: now.adding(seconds: 1))
+        if let read, let objection = order.source.kind.objection(to: read, mediaType: nil, contentEncoding: nil) {
+            throw FetchFailure(.badBody, "the file holds \(objection)", key: order.key)
+        }
+        return CachedTile(key: order.key, data: read, metadata, origin: .disk)
+    }
+}
+
+extension HTTPFields {
+    fileprivate var isConditional: Bool { self[.ifNoneMatch] != nil || self[.ifModifiedSince] != nil }
+}
+
+extension HTTPField.Name {
+    /// What only the cache may set.
+    fileprivate static let ownedByCache: [HTTPField.Name] = [
+        .ifNoneMatch, .ifModifiedSince, .ifMatch, .ifUnmodifiedSince, .ifRange, .range,
+    ]
+
+    /// What any server may see: nothing of a source's own.
+    fileprivate static let harmless: Set<HTTPField.Name> = [
+        .userAgent, .accept, .acceptEncoding, .ifNoneMatch, .ifModifiedSince,
+    ]
+}

@@ -1,0 +1,63 @@
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
+/// A tile as the cache gives it: bytes, and what is known about them.
+///
+/// A tile that the server says does not exist is one too: ``isAbsent`` is true and ``data`` is `nil`. A tile that nobody
+/// could get is no tile but an error, or `nil` with ``LoadMode/cacheOnly``.
+public struct CachedTile: Sendable {
+    /// Under which key the cache has it.
+    public let key: TileKey
+    /// The bytes as the server sent them; `nil` if the tile is absent.
+    public let data: Data?
+    /// The status that the server answered with.
+    public let status: Int
+    /// The `Content-Type`.
+    public let mediaType: String?
+    /// The `Content-Encoding` of ``data``; `nil` for none.
+    public let contentEncoding: String?
+    /// The entity tag, verbatim.
+    public let etag: String?
+    /// When the server says that the tile was last changed.
+    public let lastModified: Timestamp?
+    /// Where this copy came from.
+    public let origin: TileOrigin
+    /// Until when it is fresh; in the past for a stale one.
+    public let freshUntil: Timestamp
+
+    /// Whether the server says that there is no such tile (204, 404, 410).
+    public var isAbsent: Bool { data == nil }
+
+    package init(
+        key: TileKey, data: Data?, status: Int, mediaType: String?, contentEncoding: String?, etag: String?,
+        lastModified: Timestamp?, origin: TileOrigin, freshUntil: Timestamp
+    ) {
+        self.key = key
+        self.data = data
+        self.status = status
+        self.mediaType = mediaType
+        self.contentEncoding = contentEncoding
+        self.etag = etag
+        self.lastModified = lastModified
+        self.origin = origin
+        self.freshUntil = freshUntil
+    }
+
+    /// A stored tile, from somewhere.
+    @inline(__always)
+    init(_ stored: StoredTile, origin: TileOrigin) {
+        self.init(key: stored.entry.key, data: stored.data, stored.entry.metadata, origin: origin)
+    }
+
+    /// Bytes with what is stored about them.
+    @inline(__always)
+    init(key: TileKey, data: Data?, _ metadata: TileMetadata, origin: TileOrigin) {
+        self.init(
+            key: key, data: data, status: metadata.response.status, mediaType: metadata.response.mediaType,
+            contentEncoding: metadata.response.contentEncoding, etag: metadata.etag,
+            lastModified: metadata.lastModified, origin: origin, freshUntil: metadata.expires)
+    }
+}

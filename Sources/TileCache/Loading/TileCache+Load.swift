@@ -1,0 +1,108 @@
+public import TileStore
+
+extension TileCache {
+    /// The tile of a place.
+    ///
+    /// From memory, disk or the server, as the mode says; ``CachedTile/origin`` tells. However many ask for one tile at
+    /// once, one request is sent. A caller whose task is cancelled leaves; the last one to leave cancels the request.
+    /// - Parameters:
+    ///   - source: Where the tile comes from.
+    ///   - z: The zoom.
+    ///   - x: The column from the west.
+    ///   - y: The row from the north.
+    ///   - scale: Pixels for each point; 1 where the source's template has no placeholder for it.
+    ///   - mode: Whether cache or server comes first.
+    ///   - priority: How urgent it is if it has to be fetched.
+    /// - Returns: The tile, or the knowledge that it does not exist (``CachedTile/isAbsent``). `nil` only with
+    ///   ``LoadMode/cacheOnly``, for what is not there.
+    /// - Throws: ``TileCacheError`` if there is no way to get it; `CancellationError`; ``StoreError`` if the cache fails.
+    public func tile(
+        _ source: TileSource, z: Int, x: Int, y: Int, scale: Int = 1, mode: LoadMode = .standard,
+        priority: FetchPriority = .visible
+    ) async throws -> CachedTile? {
+        try await tile(source, source.key(z: z, x: x, y: y, scale: scale), mode: mode, priority: priority)
+    }
+
+    /// The tile under a key, which ``TileSource/key(z:x:y:scale:)`` gave.
+    public func tile(
+        _ source: TileSource, _ key: TileKey, mode: LoadMode = .standard, priority: FetchPriority = .visible
+    ) async throws -> CachedTile? {
+        if mode == .serverOnly { return try await ask(source, key, nil, mode, priority) }
+        let stored = try await read(key)
+        guard let stored else {
+            return mode == .cacheOnly ? nil : try await ask(source, key, nil, mode, priority)
+        }
+        // The common case, decided without a copy of anything.
+        let metadata = stored.entry.metadata
+        if mode == .standard, !metadata.isStale(at: clock.now()), !metadata.response.noCache {
+            return CachedTile(stored, origin: stored.origin == .memory ? .memory : .disk)
+        }
+        return try await tile(source, key, stored, mode, priority)
+    }
+
+    private func tile(
+        _ source: TileSource, _ key: TileKey, _ stored: StoredTile, _ mode: LoadMode, _ priority: FetchPriority
+    ) async throws -> CachedTile? {
+        switch LoadDecision.first(mode, CacheState(stored.entry, now: clock.now())) {
+        case .serve(let reason):
+            return CachedTile(stored, origin: reason.map { .stale($0) } ?? origin(of: stored))
+        case .serveAndRefresh:
+            refreshInBackground(source, key, stored)
+            return CachedTile(stored, origin: .stale(.whileRevalidating))
+        case .ask:
+            return try await ask(source, key, stored, mode, priority)
+        case .nothing:
+            return nil
+        }
+    }
+
+    private func origin(of stored: StoredTile) -> TileOrigin { stored.origin == .memory ? .memory : .disk }
+
+    /// Reads without blocking the caller's thread: at once where that needs no waiting, else on a thread of our own.
+    func read(_ key: TileKey) async throws -> StoredTile? {
+        switch try store.readNow(key) {
+        case .tile(let tile): return tile
+        case .miss: return nil
+        case .mustWait: break
+        }
+        let store = self.store
+        return try await pool.run { try store.read(key) }
+    }
+
+    /// Asks the server; falls back on what is stored where the rules allow it.
+    private func ask(
+        _ source: TileSource, _ key: TileKey, _ stored: StoredTile?, _ mode: LoadMode, _ priority: FetchPriority
+    ) async throws -> CachedTile {
+        let flight = FlightKey(key: key, isStored: mode != .serverOnly)
+        do {
+            return try await flights.value(for: flight, priority: priority) { ticket in
+                try await self.fetch(FetchOrder(source: source, key: key, stored: stored, mode: mode), ticket)
+            }
+        } catch let failure as FetchFailure {
+            guard let stored else { throw failure.error }
+            let state = CacheState(stored.entry, now: clock.now())
+            let decision = LoadDecision.afterSetback(
+                failure.setback, mode, state, source.lifetimes, source.offlineUse)
+            guard case .serve(let reason) = decision else { throw failure.error }
+            return CachedTile(stored, origin: reason.map { .stale($0) } ?? origin(of: stored))
+        } catch is CancellationError {
+            // The caller's own task, or the whole cache being closed.
+            if Task.isCancelled { throw CancellationError() }
+            throw TileCacheError(.cancelled, "\(key): the request was given up", key: key)
+        }
+    }
+
+    /// Asks the server whether a stale tile still holds, while the stale one is being served.
+    func refreshInBackground(_ source: TileSource, _ key: TileKey, _ stored: StoredTile) {
+        let flight = FlightKey(key: key, isStored: true)
+        flights.start(flight, priority: .refresh) { ticket in
+            do {
+                let order = FetchOrder(source: source, key: key, stored: stored, mode: .standard)
+                return try await self.fetch(order, ticket)
+            } catch let failure as FetchFailure {
+                self.configuration.onEvent?(.refreshFailed(key, failure.error))
+                throw failure
+            }
+        }
+    }
+}

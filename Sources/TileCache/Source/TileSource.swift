@@ -1,0 +1,95 @@
+public import HTTPTypes
+public import TileStore
+
+/// Where tiles come from: a name in the cache, a URL template, and the rules for what comes from there.
+///
+/// A value; make one and pass it with every call, or keep it. Its name is part of every key, so two sources with one
+/// name share their tiles. What differs from request to request, such as tokens, device names and regional hosts, belongs
+/// into ``prepare``, ``headers`` or the template's values: none of these is ever part of a key, a log line or a file.
+public struct TileSource: Sendable {
+    /// Changes a request before it is sent: other host, other query, more header fields.
+    ///
+    /// Called once for each request that is sent, never for a tile that the cache can serve. What it throws is the
+    /// tile's error.
+    public typealias RequestHook = @Sendable (_ request: inout HTTPRequest, _ key: TileKey) async throws -> Void
+
+    /// Its name in the cache.
+    public let name: SourceName
+    /// Where each tile is.
+    public let template: URLTemplate
+    /// The zooms that the server has.
+    public var zooms: ClosedRange<Int>
+    /// Points along a tile's edge: 256 or 512.
+    public var tileSize = 256
+    /// What its tiles are.
+    public var kind = TileKind.image
+    /// Sent with every request.
+    ///
+    /// A `User-Agent` here replaces the library's own; a field that the cache itself needs (conditional and range fields)
+    /// is not taken over.
+    public var headers = HTTPFields()
+    /// The hook for what differs from request to request.
+    public var prepare: RequestHook?
+    /// Lifetimes where the server leaves them open.
+    public var lifetimes = LifetimeRules()
+    /// What holds when the server cannot be asked.
+    public var offlineUse = OfflineUse.whenAllowed
+    /// No larger body is read.
+    public var bodyLimit = 16 << 20
+    /// How long one request may take, last byte included.
+    public var timeout = Duration.seconds(30)
+    /// So often a request is sent for one ask that nothing in the cache can answer, before it fails.
+    ///
+    /// Only after failures that may pass: no answer, 500, 502, 503, 504, 429.
+    public var attempts = 2
+
+    /// Describes a source.
+    ///
+    /// - Parameters:
+    ///   - name: 1 to 64 characters of `A-Z a-z 0-9 . _ -`.
+    ///   - template: The URL of a tile with placeholders; see ``URLTemplate``.
+    ///   - subdomains: What `{s}` stands for; one tile always asks the same one.
+    ///   - values: What other placeholders of the template stand for.
+    ///   - zooms: The zooms that the server has, within 0 to 28.
+    /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/invalidSource``, saying what is wrong.
+    public init(
+        _ name: String, template: String, subdomains: [String] = [], values: [String: String] = [:],
+        zooms: ClosedRange<Int> = 0...22
+    ) throws {
+        do { self.name = try SourceName(name) } catch let error as StoreError {
+            throw TileCacheError(.invalidSource, error.message, cause: error)
+        }
+        self.template = try URLTemplate(template, subdomains: subdomains, values: values)
+        guard zooms.lowerBound >= 0, zooms.upperBound <= 28 else {
+            throw TileCacheError(.invalidSource, "source \(name): zooms \(zooms) are not within 0...28")
+        }
+        self.zooms = zooms
+    }
+
+    /// The key of a tile of this source.
+    ///
+    /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/outOfBounds`` for a tile that the source does not have.
+    public func key(z: Int, x: Int, y: Int, scale: Int = 1) throws -> TileKey {
+        do {
+            let tile = try TileAddress(z: z, x: x, y: y, scale: scale)
+            try check(tile)
+            return TileKey(source: name, tile: tile)
+        } catch let error as StoreError {
+            throw TileCacheError(.outOfBounds, error.message, cause: error)
+        }
+    }
+
+    /// Whether the source has tiles of such an address.
+    @inline(__always)
+    func check(_ tile: TileAddress) throws {
+        guard zooms.contains(tile.z) else {
+            throw TileCacheError(
+                .outOfBounds, "source \(name) has zooms \(zooms.lowerBound) to \(zooms.upperBound), not \(tile.z)")
+        }
+    }
+}
+
+extension TileSource: CustomStringConvertible {
+    /// The name; never the template, which may hold secrets.
+    public var description: String { name.description }
+}

@@ -1,0 +1,82 @@
+public import TileStore
+
+/// Map tiles from servers, kept on disk: fresh by the rules of HTTP, there when offline, within a budget.
+///
+/// ```swift
+/// let cache = try TileCache(at: folder)
+/// let source = try TileSource("osm", template: "https://tile.openstreetmap.org/{z}/{x}/{y}.png")
+/// let tile = try await cache.tile(source, z: 3, x: 4, y: 2)
+/// ```
+///
+/// One object for each folder and process is enough, and safe from any thread; other processes may have the same folder
+/// open. A fresh tile costs a few microseconds and no suspension. Everything that may block runs on threads of its own.
+public final class TileCache: Sendable {
+    /// The store underneath: keys, blobs, limits, regions, verification. Its functions that change something block.
+    public let store: TileStore
+    let transport: any TileTransport
+    let configuration: TileCacheConfiguration
+    let clock: CacheClock
+    let pool: BlockingPool
+    let gate: HostGate
+    let failures: FailureLog
+    let flights = SingleFlight<FlightKey, CachedTile>()
+    let userAgent: String
+
+    /// Opens the cache in a folder; makes it if it is missing.
+    ///
+    /// Blocks for the time that reading the manifest takes: about a third of a second for a million entries.
+    /// - Parameters:
+    ///   - path: The cache's folder.
+    ///   - transport: What carries the requests.
+    ///   - configuration: Limits and manners.
+    /// - Throws: ``StoreError``.
+    public convenience init(
+        at path: String, transport: any TileTransport,
+        configuration: TileCacheConfiguration = TileCacheConfiguration()
+    ) throws {
+        let store = try TileStore(at: path, configuration: configuration.store)
+        self.init(store: store, transport: transport, configuration: configuration)
+    }
+
+    /// Uses a store that is open already.
+    public convenience init(
+        store: TileStore, transport: any TileTransport,
+        configuration: TileCacheConfiguration = TileCacheConfiguration()
+    ) {
+        self.init(store: store, transport: transport, configuration: configuration, clock: .system)
+    }
+
+    package init(
+        store: TileStore, transport: any TileTransport, configuration: TileCacheConfiguration, clock: CacheClock
+    ) {
+        self.store = store
+        self.transport = transport
+        self.configuration = configuration
+        self.clock = clock
+        pool = BlockingPool(threads: configuration.fileThreads)
+        gate = HostGate(perHost: configuration.requestsPerHost)
+        failures = FailureLog(backoff: configuration.backoff, clock: clock)
+        userAgent = configuration.userAgent ?? UserAgent.standard
+    }
+
+    /// Gives up what is under way and closes the store.
+    ///
+    /// Blocks. Those who wait for tiles get an error; later calls throw.
+    public func close() throws {
+        flights.cancelAll()
+        pool.close()
+        try store.close()
+    }
+
+    /// Lets everything that failed lately be tried again at once.
+    ///
+    /// For a person who asks for it, or an app that has learnt that the network is back. It is never needed: what failed
+    /// is tried again by itself, after a while.
+    public func forgetFailures() { failures.forget() }
+}
+
+/// What makes two fetches the same: the tile, and whether the answer is to be stored.
+struct FlightKey: Hashable, Sendable {
+    var key: TileKey
+    var isStored: Bool
+}

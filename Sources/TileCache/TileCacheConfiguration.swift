@@ -1,0 +1,37 @@
+public import TileStore
+
+/// How a cache is opened, and how it treats servers.
+public struct TileCacheConfiguration: Sendable {
+    /// Limits and modes of the store on disk.
+    public var store = StoreConfiguration()
+    /// So many requests at most are under way to one host at a time.
+    public var requestsPerHost = 6
+    /// How long what has failed is left alone.
+    public var backoff = Backoff()
+    /// Sent with every request, unless the source has one of its own; `nil` for the program's name and this library's.
+    ///
+    /// Many tile services, OpenStreetMap's among them, block clients that do not say who they are: name your app and a
+    /// way to reach you.
+    public var userAgent: String?
+    /// Hosts that may be asked for whole regions although their terms forbid it to the public, because yours allow it.
+    public var bulkAllowedHosts: Set<String> = []
+    /// Called when something went wrong that no caller was told of: a tile that could not be stored, a refresh that failed.
+    ///
+    /// Called on any thread; must return soon.
+    public var onEvent: (@Sendable (TileCacheEvent) -> Void)?
+    /// Threads for file operations that may block.
+    public var fileThreads = 4
+
+    package var isShared = false
+
+    /// The defaults.
+    public init() {}
+}
+
+/// What went wrong, or was noticed, without being anybody's answer.
+public enum TileCacheEvent: Sendable {
+    /// A tile was fetched and returned, but could not be stored: a full disk, a cache that another process holds.
+    case notStored(TileKey, any Error)
+    /// A refresh in the background failed; the stale tile stays.
+    case refreshFailed(TileKey, any Error)
+}
