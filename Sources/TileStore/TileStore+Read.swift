@@ -76,6 +76,23 @@ extension TileStore {
     /// The entry under a key, without its bytes and without a note of use.
     public func entry(for key: TileKey) throws -> TileEntry? { try find(key, recordsUse: false)?.entry }
 
+    /// The entry under a key if its blob's file is there with the right length; without a note of use.
+    ///
+    /// `nil` as well for an entry whose file is gone. Costs an `lstat`.
+    package func entryWithBlob(_ key: TileKey) throws -> TileEntry? {
+        guard let entry = try find(key, recordsUse: false)?.entry, let blob = entry.blob else {
+            return try entry(for: key)
+        }
+        do throws(FileError) {
+            guard let status = try files.status(at: blob.path), status.kind == .file, status.size == entry.size else {
+                return nil
+            }
+            return entry
+        } catch {
+            throw StoreError(error, in: files.location)
+        }
+    }
+
     /// Notes a use of a key that was served from elsewhere, such as a cache of prepared responses.
     ///
     /// Written down later, together with others; it counts if the key still has the same blob then.

@@ -1,0 +1,44 @@
+import TileStore
+
+/// A door that can be closed and opened again; who comes while it is closed waits.
+final class PauseGate: Sendable {
+    private struct State {
+        var isClosed = false
+        var last: UInt64 = 0
+        var waiting: [UInt64: CheckedContinuation<Void, Never>] = [:]
+    }
+    private let state = Locked(State())
+
+    func close() { state.withLock { $0.isClosed = true } }
+
+    func open() {
+        let waiting = state.withLock { state -> [CheckedContinuation<Void, Never>] in
+            state.isClosed = false
+            defer { state.waiting = [:] }
+            return Array(state.waiting.values)
+        }
+        for continuation in waiting { continuation.resume() }
+    }
+
+    /// Goes through at once, or when the door is opened, or when the task is cancelled.
+    func pass() async {
+        let number = state.withLock { state -> UInt64? in
+            guard state.isClosed else { return nil }
+            state.last += 1
+            return state.last
+        }
+        guard let number else { return }
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                let mayPass = state.withLock { state in
+                    if !state.isClosed || Task.isCancelled { return true }
+                    state.waiting[number] = continuation
+                    return false
+                }
+                if mayPass { continuation.resume() }
+            }
+        } onCancel: {
+            state.withLock { $0.waiting.removeValue(forKey: number) }?.resume()
+        }
+    }
+}
