@@ -113,7 +113,6 @@ private func position(_ text: ArraySlice<UInt8>) -> Int64? {
         let (tens, overflow) = value.multipliedReportingOverflow(by: 10)
         let (sum, more) = tens.addingReportingOverflow(Int64(byte - 48))
         value = overflow || more ? .max : sum
-        if value == .max { continue }
     }
     return value
 }

@@ -72,6 +72,11 @@ extension HTTPFields {
         return nil
     }
 
+    /// Adds a field if there is room: more than 65,534 fields are a trap in HTTPTypes.
+    mutating func grow(by field: HTTPField) {
+        if count < 65_000 { append(field) }
+    }
+
     /// Every member of a comma-separated list, over all lines, without empty ones; quoted commas part nothing.
     func members(of name: HTTPField.Name) -> [ArraySlice<UInt8>] {
         var members: [ArraySlice<UInt8>] = []

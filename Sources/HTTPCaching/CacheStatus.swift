@@ -64,7 +64,7 @@ public struct CacheStatus: Hashable, Sendable, CustomStringConvertible {
 
     /// Adds the member at the end of the field: nearer to the client (§2).
     public func add(to fields: inout HTTPFields) {
-        fields.append(HTTPField(name: .cacheStatus, value: description))
+        fields.grow(by: HTTPField(name: .cacheStatus, value: description))
     }
 
     /// A token where it is one, else a quoted string.
@@ -105,7 +105,7 @@ public struct Via: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// Adds the entry at the end of the field.
-    public func add(to fields: inout HTTPFields) { fields.append(HTTPField(name: .via, value: description)) }
+    public func add(to fields: inout HTTPFields) { fields.grow(by: HTTPField(name: .via, value: description)) }
 
     /// Whether a message has come by here before, by this name: a forwarding loop.
     public static func contains(receivedBy name: String, in fields: HTTPFields) -> Bool {

@@ -9,7 +9,9 @@ public struct ConditionalRequest: Hashable, Sendable {
     /// The validators that it asks about, in the order given; empty if nothing stored has any.
     ///
     /// An empty list means that the request is unconditional, and that a 304 to it makes no sense.
-    public var asked: [Validators]
+    public let asked: [Validators]
+    /// For each of ``asked``, its index among the responses that the request was made for.
+    let places: [Int]
     /// What the client asked for, to be answered from the response once it is complete and fresh.
     public var client: ClientPreconditions
 
@@ -30,20 +32,23 @@ public struct ConditionalRequest: Hashable, Sendable {
         client = ClientPreconditions(request.headerFields)
         var fields = request.headerFields.leavingOut { isPrecondition($0) || $0 == .range }
         var asked: [Validators] = []
+        var places: [Int] = []
         var tags: [String] = []
-        for validators in stored {
+        for (place, validators) in stored.enumerated() {
             guard tags.count < 32, let tag = validators.entityTag else { continue }
             asked.append(validators)
+            places.append(place)
             if !tags.contains(where: { $0.utf8.elementsEqual(tag.text.utf8) }) { tags.append(tag.text) }
         }
         if !tags.isEmpty { fields[.ifNoneMatch] = tags.joined(separator: ", ") }
         if stored.count == 1, let only = stored.first {
             if let time = only.lastModified ?? (usesDate && only.entityTag == nil ? only.date : nil) {
                 fields[.ifModifiedSince] = time.description
-                asked = [only]
+                (asked, places) = ([only], [0])
             }
         }
         self.asked = asked
+        self.places = places
         self.request = request
         self.request.headerFields = fields
     }

@@ -68,7 +68,9 @@ public struct Freshness: Hashable, Sendable {
         case none
     }
 
-    /// The lifetime in seconds, counted from when the origin made the response; at most a year.
+    /// The lifetime in seconds, counted from when the origin made the response.
+    ///
+    /// At most a year; one that the policy's owner sets counts from receipt, so the age at receipt is added to it.
     public var lifetime: Int
     /// Where the lifetime came from.
     public var source: Source
@@ -115,9 +117,8 @@ extension CachePolicy {
         }
         if source == .none, usesHeuristic, isHeuristicallyCacheable(status, control) {
             let guess = heuristicLifetime(fields, date: date ?? receivedAt, now: receivedAt)
-            if guess > 0 { (lifetime, source) = (guess, .heuristic) }
+            if guess > 0 { (lifetime, source) = (min(guess, DeltaSeconds.year), .heuristic) }
         }
-        lifetime = min(lifetime, DeltaSeconds.year)
 
         var noCache = stripsWhatNoCacheNames(control) ? false : control.noCache != .none
         var mustRevalidate = control.mustRevalidate
@@ -150,11 +151,12 @@ extension CachePolicy {
         _ directives: Directives, fields: HTTPFields, date: HTTPDate, now: HTTPDate
     ) -> (Int, Freshness.Source) {
         let control = directives.cacheControl
-        if kind == .shared, let seconds = control.sharedMaxAge { return (seconds, .sharedMaxAge) }
-        if let seconds = control.maxAge { return (seconds, .maxAge) }
+        func capped(_ seconds: Int) -> Int { min(max(seconds, 0), DeltaSeconds.year) }
+        if kind == .shared, let seconds = control.sharedMaxAge { return (capped(seconds), .sharedMaxAge) }
+        if let seconds = control.maxAge { return (capped(seconds), .maxAge) }
         if directives.targetedField == nil, let text = fields.first(.expires) {
             guard let expires = HTTPDate(parsing: text, now: now) else { return (0, .expires) }
-            return (DeltaSeconds.clamp(expires.seconds(since: date)), .expires)
+            return (capped(expires.seconds(since: date)), .expires)
         }
         return (0, .none)
     }

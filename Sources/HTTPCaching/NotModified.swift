@@ -2,7 +2,7 @@ public import HTTPTypes
 
 /// What a 304 says about stored responses (RFC 9111 §4.3.3, §4.3.4).
 public enum NotModifiedOutcome: Hashable, Sendable {
-    /// The stored responses at these indices, of those that were asked about, are still good: update them.
+    /// The stored responses at these indices are still good: update them.
     case confirmed([Int])
     /// It confirms nothing that is stored: ask again without conditions.
     case unrelated
@@ -10,8 +10,17 @@ public enum NotModifiedOutcome: Hashable, Sendable {
     case unsolicited
 }
 
+extension ConditionalRequest {
+    /// What a 304 that answers this request says about the responses that it was made for, by their indices there.
+    public func outcome(of notModified: HTTPResponse, now: HTTPDate) -> NotModifiedOutcome {
+        let outcome = NotModifiedOutcome(notModified.headerFields, asked: asked, now: now)
+        guard case .confirmed(let indices) = outcome else { return outcome }
+        return .confirmed(indices.map { places[$0] })
+    }
+}
+
 extension NotModifiedOutcome {
-    /// Finds the stored responses that a 304 confirms.
+    /// Finds those of the validators asked about that a 304 confirms, by their indices.
     ///
     /// With a strong entity tag: those that have it, by strong comparison. Else with a weak one: the most recent that
     /// matches weakly. Else by `Last-Modified`: the most recent with the same. Without any validator: the one that was
@@ -79,7 +88,9 @@ extension CachePolicy {
         _ stored: StoredResponse, with update: HTTPResponse, to request: HTTPRequest, requestedAt: HTTPDate,
         receivedAt: HTTPDate
     ) -> FreshenedResponse {
-        let brought = fieldsToStore(update.headerFields)
+        // HTTPTypes traps on more fields than anybody sends; an update as large as that is passed over.
+        let sane = update.headerFields.count + stored.fields.count < 60_000
+        let brought = sane ? fieldsToStore(update.headerFields) : HTTPFields()
         let hasTag = stored.fields.contains(.eTag)
         let replaced = Set(brought.map(\.name).filter { !dependsOn($0) && !($0 == .eTag && hasTag) })
         var fields = stored.fields.leavingOut(replaced.contains)
@@ -89,7 +100,7 @@ extension CachePolicy {
         }
         // Age belongs to the message that brought it, not to what is stored.
         var head = HTTPResponse(status: stored.status, headerFields: fields)
-        for field in update.headerFields where field.name == .age { head.headerFields.append(field) }
+        head.headerFields[.age] = update.headerFields.first(.age)
         let freshness = freshness(of: head, requestedAt: requestedAt, receivedAt: receivedAt)
         var response = stored
         response.fields = fieldsToStore(fields)

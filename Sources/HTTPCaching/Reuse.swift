@@ -94,7 +94,7 @@ extension StoredFreshness {
 
     private func isNewEnough(_ request: RequestCacheControl, at now: HTTPDate) -> Bool {
         if request.noCache { return false }
-        if let least = request.minFresh, -staleness(at: now) < least { return false }
+        if let least = request.minFresh, expires.seconds(since: now) < least { return false }
         // A reload of what is immutable is not worth a question while it is fresh (RFC 8246 §2). A forced reload is
         // `no-cache`, and is.
         return isYoungEnough(request, at: now) || (immutable && request.maxAge == 0)

@@ -25,6 +25,8 @@ public enum Storability: Hashable, Sendable {
     public enum Obstacle: Hashable, Sendable {
         /// The method is not GET.
         case method
+        /// More than 4096 fields: nobody means that.
+        case fields
         /// An interim status, or none that HTTP has.
         case notFinal
         /// 206: parts are not combined here (§3.3).
@@ -57,8 +59,8 @@ extension CachePolicy {
     /// Decides whether a response may be stored under the request that it answers.
     ///
     /// Only responses to GET are ever stored. The request is the one sent to the origin; fields that the cache's owner
-    /// adds on its own account, such as an API key in `Authorization`, do not belong in it (design of §3.5: it protects
-    /// one user from another). That the body was complete is for the caller to see to.
+    /// adds on its own account, such as an API key in `Authorization`, do not belong in it: §3.5 protects one user from
+    /// another. That the body was complete is for the caller to see to.
     public func storability(of response: HTTPResponse, to request: HTTPRequest) -> Storability {
         storability(
             of: response, method: request.method, authorized: request.headerFields.contains(.authorization),
@@ -74,6 +76,7 @@ extension CachePolicy {
         guard (200...599).contains(status) else { return .doNotStore(.notFinal) }
         if status == 206 { return .doNotStore(.partialContent) }
         if status == 304 { return .doNotStore(.notModified) }
+        guard response.headerFields.count <= 4096 else { return .doNotStore(.fields) }
         if asking.noStore { return .doNotStore(.requestNoStore) }
 
         let fields = response.headerFields

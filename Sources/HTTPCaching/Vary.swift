@@ -46,8 +46,9 @@ public enum Vary: Hashable, Sendable {
     /// what the client sent and should not be written anywhere itself. Empty for ``none``.
     ///
     /// Normalised are, as §4.1 allows: blanks at the ends, several lines of a field into one list, blanks around the
-    /// commas of lists, and the case of content codings, languages, charsets and media types. Order and weights are
-    /// kept: servers may choose by them.
+    /// commas of lists, and the case of media types in `Accept`. In `Accept-Encoding`, `Accept-Language` and
+    /// `Accept-Charset` also the case of all, the order of members and the way a weight is written: by definition only
+    /// weights rank them (RFC 9110 §12.4.2).
     public func selectionText(for request: HTTPFields) -> String? {
         switch self {
         case .any: return nil
@@ -105,7 +106,7 @@ private func normalisedValue(of name: HTTPField.Name, in request: HTTPFields) ->
     guard let value else { return nil }
     switch name.canonicalName {
     case "accept-encoding", "accept-language", "accept-charset":
-        return value.filter { !$0.isBlank }.map(\.lowercased)
+        return normalisedPreferences(value)
     case "accept":
         return normalisedAccept(value)
     default:
@@ -130,6 +131,25 @@ private func joined(_ members: [ArraySlice<UInt8>]) -> [UInt8] {
         value += member
     }
     return value
+}
+
+/// Members in lower case and sorted, with weights written one way: a weight of 1 is left out, as are zeros at the end.
+private func normalisedPreferences(_ value: [UInt8]) -> [UInt8] {
+    let text = value.filter { !$0.isBlank }.map(\.lowercased)
+    let members = text.split(separator: UInt8(ascii: ",")).map { member -> [UInt8] in
+        let parts = member.split(separator: UInt8(ascii: ";"))
+        guard parts.count == 2, let name = parts.first, let weight = parts.last, weight.starts(with: "q=".utf8),
+            weight.dropFirst(2).allSatisfy({ $0.isDigit || $0 == UInt8(ascii: ".") })
+        else { return Array(member) }
+        var number = weight.dropFirst(2)
+        if number.contains(UInt8(ascii: ".")) {
+            while number.last == UInt8(ascii: "0") { number.removeLast() }
+            if number.last == UInt8(ascii: ".") { number.removeLast() }
+        }
+        if number.elementsEqual("1".utf8) { return Array(name) }
+        return Array(name) + Array(";q=".utf8) + Array(number)
+    }
+    return Array(members.sorted { $0.lexicographicallyPrecedes($1) }.joined(separator: [UInt8(ascii: ",")]))
 }
 
 /// Lower-case media types, blanks outside quotes left out; a parameter's value may be case-sensitive.
