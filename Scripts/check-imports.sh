@@ -32,6 +32,12 @@ forbid "HTTPCaching is rules on values" \
 forbid "an app that imports TileCache gets no server" \
     "NIO[A-Za-z]*|AsyncHTTPClient|ArgumentParser|MapKit|SQLite3|GRDB|TileCacheNIO|TileArchive|TileStoreTesting" \
     Sources/TileCache
+forbid "only one file of TileCache speaks to URLSession" 'FoundationNetworking' \
+    $(find Sources/TileCache -name '*.swift' ! -name URLSessionTransport.swift)
+forbid "TileCacheNIO is a transport" 'FoundationNetworking|ArgumentParser|MapKit|SQLite3|TileArchive|TileStoreTesting' \
+    Sources/TileCacheNIO
+forbid "TileCacheTesting is for tests" 'TileCacheTesting|Testing|XCTest' \
+    $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name '*Testing')
 forbid "only tilegc reads command lines" 'ArgumentParser' \
     $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name tilegc)
 forbid "TileStoreTesting is for tests" 'TileStoreTesting|Testing|XCTest' Sources/TileStore Sources/tilegc

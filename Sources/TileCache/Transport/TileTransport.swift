@@ -115,3 +115,11 @@ public struct TransportError: Error, Sendable, CustomStringConvertible {
     /// The message, with its code.
     public var description: String { "\(message) [\(code)]" }
 }
+
+extension HTTPRequest {
+    /// Host and port as messages may show them: without the user and password that some put before an `@`.
+    package var host: String {
+        guard let authority else { return "" }
+        return authority.lastIndex(of: "@").map { String(authority[authority.index(after: $0)...]) } ?? authority
+    }
+}
