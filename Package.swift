@@ -91,6 +91,10 @@ let package = Package(
         .testTarget(
             name: "HTTPCachingTests",
             dependencies: [
+            name: "TileCacheTests",
+            dependencies: [
+                "TileCache",
+                "TileStore",
                 "HTTPCaching",
                 "TileStoreTesting",
                 .product(name: "HTTPTypes", package: "swift-http-types"),

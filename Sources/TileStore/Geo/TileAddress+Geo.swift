@@ -48,11 +48,10 @@ extension TileAddress {
 
     /// What it shows, in metres of EPSG:3857; neighbours share the same numbers.
     public var mercatorBox: MercatorBox {
-        let extent = MercatorPoint.extent
-        let edge = 2 * extent / Double(side)
-        return MercatorBox(
-            west: Double(x) * edge - extent, south: extent - Double(y + 1) * edge,
-            east: Double(x + 1) * edge - extent, north: extent - Double(y) * edge)
+        // Shares of the way from the middle are exact, so edges are rounded once and are symmetrical.
+        func east(_ edge: Int) -> Double { (2 * Double(edge) / Double(side) - 1) * MercatorPoint.extent }
+        func north(_ edge: Int) -> Double { (1 - 2 * Double(edge) / Double(side)) * MercatorPoint.extent }
+        return MercatorBox(west: east(x), south: north(y + 1), east: east(x + 1), north: north(y))
     }
 
     /// The tile of a lower zoom that shows what this one shows; itself for its own zoom, `nil` for others.
