@@ -167,8 +167,8 @@ final class OriginConnection: ChannelInboundHandler {
     private func pump() {
         guard let context, let part = endless else { return }
         send(part, context) { connection in
-            // By way of the event loop: a client that reads at once would else make the stack grow without end.
-            context.eventLoop.assumeIsolated().execute { connection.pump() }
+            // With a pause: the client may live on the same event loop, and that would else never come to read.
+            context.eventLoop.assumeIsolated().scheduleTask(in: .milliseconds(1)) { connection.pump() }
         }
     }
 

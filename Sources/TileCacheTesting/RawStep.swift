@@ -4,7 +4,7 @@ package import NIOCore
 package enum RawStep: Sendable {
     /// Sends bytes and waits until the system has taken them.
     case bytes([UInt8])
-    /// Sends a part again and again, as fast as the client takes it, until the connection is closed.
+    /// Sends a part again and again, a millisecond after the system has taken the one before, until the connection is closed.
     case endless([UInt8])
     /// Sends a byte again and again, one each interval, until the connection is closed.
     case drip(UInt8, every: TimeAmount)
