@@ -27,7 +27,8 @@ public final class TileCache: Sendable {
     /// Blocks for the time that reading the manifest takes: about a third of a second for a million entries.
     /// - Parameters:
     ///   - path: The cache's folder.
-    ///   - transport: What carries the requests.
+    ///   - transport: What carries the requests. On Linux the one of the product TileCacheNIO is the better choice:
+    ///     ``URLSessionTransport`` says what is missing there.
     ///   - configuration: Limits and manners.
     /// - Throws: ``StoreError``.
     public convenience init(

@@ -184,6 +184,8 @@ public struct EntrySelection: Sendable {
     public var zooms: ClosedRange<Int>?
     /// Only tiles that this box touches.
     public var box: GeoBox?
+    /// Only tiles that this region covers, of its source.
+    public var region: PinnedRegion?
     /// Only entries that are stale.
     public var stale = false
     /// Only entries that have been stale for at least so many seconds.
@@ -195,4 +197,16 @@ public struct EntrySelection: Sendable {
 
     /// Selects everything.
     public init() {}
+}
+
+/// Figures of a pinned region.
+public struct RegionStatistics: Hashable, Sendable {
+    /// The region.
+    public var region: PinnedRegion
+    /// How many tiles of a scale it covers.
+    public var tiles: Int
+    /// How many entries with bytes are there, in all scales and formats.
+    public var present = 0
+    /// The sum of the sizes of their blobs, each blob counted once.
+    public var bytes = 0
 }

@@ -3,10 +3,12 @@ struct Matcher {
     private let selection: EntrySelection
     private let now: Timestamp
     private var spans: [Int: [TileSpan]] = [:]
+    private var region: RegionIndex?
 
     init(_ selection: EntrySelection, now: Timestamp) throws {
         self.selection = selection
         self.now = now
+        region = selection.region.map { RegionIndex($0) }
         if let box = selection.box {
             for zoom in 0...28 where selection.zooms?.contains(zoom) ?? true { spans[zoom] = try box.spans(zoom: zoom) }
         }
@@ -21,6 +23,11 @@ struct Matcher {
         if selection.box != nil {
             guard !key.isResource,
                 spans[key.zoom]?.contains(where: { $0.contains(z: key.zoom, x: key.column, y: key.row) }) ?? false
+            else { return false }
+        }
+        if let region, let source = selection.region?.source {
+            guard !key.isResource, tables.sources[Int(key.source)] == source,
+                region.contains(z: key.zoom, x: key.column, y: key.row)
             else { return false }
         }
         let isStale =

@@ -32,4 +32,34 @@ extension TileStore {
         try catchUp()
         return tables.read { t, _ in t.regions.values.sorted { $0.name < $1.name } }
     }
+
+    /// Gives a region up together with its tiles, except those that another region pins; space is free at once.
+    ///
+    /// - Returns: What was removed; `nil` if there is no region of that name.
+    /// - Throws: ``StoreError``. The region itself is gone first, so that what remains of an interrupted removal can be
+    ///   evicted.
+    public func removeRegion(_ name: String) throws -> RemovalReport? {
+        guard let region = try regions().first(where: { $0.name == name }), try unpin(name) else { return nil }
+        var selection = EntrySelection()
+        selection.region = region
+        return try remove(selection)
+    }
+
+    /// How much of each pinned region is there, in the order of their names.
+    ///
+    /// Costs a pass over the entries for each region.
+    public func regionStatistics() throws -> [RegionStatistics] {
+        try regions().map { region in
+            var figures = RegionStatistics(region: region, tiles: region.tileCount)
+            var blobs = Set<BlobDigest>()
+            var selection = EntrySelection()
+            selection.region = region
+            try forEachEntry(where: selection) { entry in
+                guard let blob = entry.blob else { return }
+                figures.present += 1
+                if blobs.insert(blob).inserted { figures.bytes += entry.size }
+            }
+            return figures
+        }
+    }
 }

@@ -28,7 +28,7 @@ extension TileCache {
             throw FetchFailure(.outOfBounds, "is no tile and cannot be asked for by a template", key: order.key)
         }
         let place = order.source.template.url(for: tile)
-        if place.isFile { return try await readFile(place, order) }
+        if place.scheme == .file { return try await readFile(place, order) }
         if let wait = failures.wait(for: order.key) {
             throw FetchFailure(wait, key: order.key, now: clock.ticks())
         }
@@ -78,7 +78,8 @@ extension TileCache {
             fields[values: name] = order.source.headers[values: name]
         }
         var request = HTTPRequest(
-            method: .get, scheme: place.scheme, authority: place.authority, path: place.path, headerFields: fields)
+            method: .get, scheme: place.scheme.rawValue, authority: place.authority, path: place.path,
+            headerFields: fields)
         if let prepare = order.source.prepare {
             do { try await prepare(&request, order.key) } catch is CancellationError {
                 throw CancellationError()

@@ -21,7 +21,8 @@ public enum TileKind: Hashable, Sendable {
     var accept: String {
         switch self {
         case .image: "image/avif,image/webp,image/png,image/jpeg,image/*;q=0.8"
-        case .vector: "application/vnd.mapbox-vector-tile,application/x-protobuf,application/octet-stream;q=0.9,*/*;q=0.1"
+        case .vector:
+            "application/vnd.mapbox-vector-tile,application/x-protobuf,application/octet-stream;q=0.9,*/*;q=0.1"
         case .json: "application/json,application/geo+json,*/*;q=0.1"
         case .any: "*/*"
         }
@@ -54,7 +55,9 @@ enum BodySignature: Hashable, Sendable {
             self = .jpeg
         } else if begins(Array("RIFF".utf8)), begins(Array("WEBP".utf8), at: 8) {
             self = .webp
-        } else if begins(Array("ftyp".utf8), at: 4), begins(Array("avi".utf8), at: 8) || begins(Array("mif1".utf8), at: 8) {
+        } else if begins(Array("ftyp".utf8), at: 4),
+            begins(Array("avi".utf8), at: 8) || begins(Array("mif1".utf8), at: 8)
+        {
             self = .avif
         } else if begins(Array("GIF8".utf8)) {
             self = .gif

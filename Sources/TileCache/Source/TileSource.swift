@@ -21,6 +21,8 @@ public struct TileSource: Sendable {
     public var zooms: ClosedRange<Int>
     /// Points along a tile's edge: 256 or 512.
     public var tileSize = 256
+    /// The extension in its keys, for a source that has several formats, such as `png`; `nil` for one that has one.
+    public var format: String?
     /// What its tiles are.
     public var kind = TileKind.image
     /// Sent with every request.
@@ -59,7 +61,9 @@ public struct TileSource: Sendable {
         do { self.name = try SourceName(name) } catch let error as StoreError {
             throw TileCacheError(.invalidSource, error.message, cause: error)
         }
-        self.template = try URLTemplate(template, subdomains: subdomains, values: values)
+        do { self.template = try URLTemplate(template, subdomains: subdomains, values: values) } catch {
+            throw TileCacheError(.invalidSource, "source \(name): \(error)", cause: error)
+        }
         guard zooms.lowerBound >= 0, zooms.upperBound <= 28 else {
             throw TileCacheError(.invalidSource, "source \(name): zooms \(zooms) are not within 0...28")
         }
@@ -71,13 +75,16 @@ public struct TileSource: Sendable {
     /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/outOfBounds`` for a tile that the source does not have.
     public func key(z: Int, x: Int, y: Int, scale: Int = 1) throws -> TileKey {
         do {
-            let tile = try TileAddress(z: z, x: x, y: y, scale: scale)
+            let tile = try TileAddress(z: z, x: x, y: y, scale: self.scale(for: scale), format: format)
             try check(tile)
             return TileKey(source: name, tile: tile)
         } catch let error as StoreError {
             throw TileCacheError(.outOfBounds, error.message, cause: error)
         }
     }
+
+    /// The scale that is in the keys: 1 where the template has no place for it, so that no tile is stored twice.
+    func scale(for scale: Int) -> Int { template.usesScale ? scale : 1 }
 
     /// Whether the source has tiles of such an address.
     @inline(__always)

@@ -66,6 +66,16 @@ public struct URLTemplate: Hashable, Sendable {
         capacity = parsed.pieces.reduce(0) { $0 + $1.limit }
     }
 
+    /// Whether the URL depends on the tile's scale.
+    public var usesScale: Bool {
+        pieces.contains { piece in
+            switch piece {
+            case .scale, .retina: true
+            default: false
+            }
+        }
+    }
+
     /// Which of the subdomains a tile is asked from.
     private func choice(_ tile: TileAddress, of count: Int) -> Int { count < 2 ? 0 : (tile.x + tile.y) % count }
 

@@ -1,3 +1,5 @@
+package import TileStore
+
 #if canImport(Glibc)
 import Glibc
 #elseif canImport(Musl)
@@ -5,8 +7,6 @@ import Musl
 #elseif canImport(Darwin)
 import Darwin
 #endif
-
-package import TileStore
 
 /// Time and chance, so that tests can take their place.
 package struct CacheClock: Sendable {

@@ -1,0 +1,23 @@
+import TileStore
+
+/// Which hosts may be asked for more than a person looks at.
+enum BulkPolicy {
+    /// Hosts whose terms forbid bulk download and prefetching to everybody.
+    ///
+    /// https://operations.osmfoundation.org/policies/tiles/
+    static let forbidden: Set<String> = [
+        "tile.openstreetmap.org", "a.tile.openstreetmap.org", "b.tile.openstreetmap.org", "c.tile.openstreetmap.org",
+        "tile.osm.org",
+    ]
+
+    /// What is wrong with asking a host; `nil` if it may be asked.
+    static func objection(toHost host: String, allowed: Set<String>) -> TileCacheError? {
+        let name = host.lowercased().split(separator: ":").first.map(String.init) ?? ""
+        let isForbidden = forbidden.contains(name) && !allowed.contains { $0.lowercased() == name }
+        guard isForbidden else { return nil }
+        return TileCacheError(
+            .forbidden,
+            "\(name) forbids downloading regions and prefetching in its terms; use another server, or name the host as "
+                + "allowed if its operators have agreed")
+    }
+}

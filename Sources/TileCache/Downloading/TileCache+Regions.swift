@@ -1,0 +1,148 @@
+public import TileStore
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// How large a download will be, by what a few of its tiles weigh.
+public struct SizeEstimate: Hashable, Sendable {
+    /// All tiles of the region.
+    public var tiles: Int
+    /// How many of them were looked at.
+    public var samples: Int
+    /// Bytes that all tiles together have, equal ones counted each time.
+    public var bytes: Int
+    /// Bytes that they will take in the cache, where equal ones are stored once, as far as the samples show it.
+    public var storedBytes: Int
+}
+
+extension TileSource {
+    /// What a shape covers of the source's zooms: counted exactly, before anything is asked for.
+    ///
+    /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/invalidRegion``.
+    public func coverage(_ shape: RegionShape, zooms: ClosedRange<Int>, scale: Int = 1) throws -> TileCoverage {
+        guard zooms.overlaps(self.zooms) else {
+            throw TileCacheError(
+                .invalidRegion,
+                "source \(name) has zooms \(self.zooms.lowerBound) to \(self.zooms.upperBound), none of "
+                    + "\(zooms.lowerBound) to \(zooms.upperBound)")
+        }
+        do {
+            return try TileCoverage(
+                shape, zooms: zooms.clamped(to: self.zooms), scale: self.scale(for: scale), format: format)
+        } catch let error as StoreError {
+            throw TileCacheError(.invalidRegion, error.message, cause: error)
+        }
+    }
+}
+
+extension TileCache {
+    /// Downloads a region, and pins it if it is given a name.
+    ///
+    /// Asks for what is missing or stale and for nothing that is fresh, so that the same call resumes a download that was
+    /// interrupted, and brings an old region up to date: what has not changed costs a 304. Pinned tiles are kept whatever
+    /// the limits say, and served when offline whatever their age.
+    /// - Parameters:
+    ///   - source: Where the tiles come from.
+    ///   - coverage: Which tiles; see ``TileSource/coverage(_:zooms:scale:)``.
+    ///   - name: The region's name in the cache; `nil` for one that eviction may take.
+    ///   - options: How to go about it.
+    /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/forbidden`` if the host's terms forbid it, or
+    ///   ``TileCacheError/Code/invalidRegion`` if it cannot be pinned; ``StoreError``.
+    public func download(
+        _ source: TileSource, _ coverage: TileCoverage, named name: String? = nil,
+        options: DownloadOptions = DownloadOptions()
+    ) async throws -> TileDownload {
+        try checkBulk(source)
+        if let name {
+            let region: PinnedRegion
+            do {
+                let spans = try coverage.spans()
+                region = try PinnedRegion(
+                    name: name, source: source.name, spans: spans, box: boundingBox(coverage.shape, spans))
+            } catch let error as StoreError {
+                throw TileCacheError(.invalidRegion, error.message, cause: error)
+            }
+            let store = self.store
+            try await pool.run { try store.pin(region) }
+        }
+        let keys = KeyIterator(source: source.name, tiles: coverage.tiles().makeIterator())
+        return TileDownload(self, source, keys, total: coverage.tileCount, options)
+    }
+
+    /// Estimates the size of a region from a few tiles drawn at random, which are fetched unless they are there.
+    ///
+    /// - Parameters:
+    ///   - source: Where the tiles come from.
+    ///   - coverage: Which tiles.
+    ///   - samples: How many are drawn; more make it more exact.
+    /// - Throws: ``TileCacheError`` if the samples cannot be had or the host's terms forbid bulk download.
+    public func estimateSize(
+        _ source: TileSource, _ coverage: TileCoverage, samples: Int = 48
+    ) async throws -> SizeEstimate {
+        try checkBulk(source)
+        var generator = ClockRandomness(clock: clock)
+        let total = coverage.tileCount
+        let drawn = coverage.sample(min(max(1, samples), 1000), using: &generator)
+        var bytes = 0
+        var distinct = Set<Data>()
+        var distinctBytes = 0
+        for tile in drawn {
+            let key = TileKey(source: source.name, tile: tile)
+            let found = try await self.tile(source, key, priority: .prefetch)
+            guard let data = found?.data else { continue }
+            bytes += data.count
+            if distinct.insert(data).inserted { distinctBytes += data.count }
+        }
+        let scale = drawn.isEmpty ? 0 : Double(total) / Double(drawn.count)
+        func whole(_ sample: Int) -> Int { Int(min(Double(sample) * scale, 9e18)) }
+        return SizeEstimate(
+            tiles: total, samples: drawn.count, bytes: whole(bytes), storedBytes: whole(distinctBytes))
+    }
+
+    /// Gives a region up together with its tiles, except those that another region covers.
+    ///
+    /// - Returns: What was removed; `nil` if there is no region of that name.
+    /// - Throws: ``StoreError``.
+    public func removeRegion(_ name: String) async throws -> RemovalReport? {
+        let store = self.store
+        return try await pool.run { try store.removeRegion(name) }
+    }
+
+    /// The pinned regions and how much of each is there.
+    ///
+    /// - Throws: ``StoreError``.
+    public func regions() async throws -> [RegionStatistics] {
+        let store = self.store
+        return try await pool.run { try store.regionStatistics() }
+    }
+}
+
+/// The keys of the tiles of a source.
+struct KeyIterator: IteratorProtocol, Sendable {
+    let source: SourceName
+    var tiles: CoveredTiles.Iterator
+
+    mutating func next() -> TileKey? { tiles.next().map { TileKey(source: source, tile: $0) } }
+}
+
+/// Randomness from the cache's own source of it.
+private struct ClockRandomness: RandomNumberGenerator {
+    let clock: CacheClock
+    mutating func next() -> UInt64 { clock.random() }
+}
+
+/// The box that people are shown: the shape itself if it is one, else that of the tiles of the deepest zoom.
+private func boundingBox(_ shape: RegionShape, _ spans: [TileSpan]) throws -> GeoBox? {
+    if case .box(let box) = shape { return box }
+    guard let zoom = spans.map(\.zoom).max() else { return nil }
+    let deepest = spans.filter { $0.zoom == zoom }
+    guard let west = deepest.map(\.columns.lowerBound).min(), let east = deepest.map(\.columns.upperBound).max(),
+        let north = deepest.map(\.rows.lowerBound).min(), let south = deepest.map(\.rows.upperBound).max()
+    else { return nil }
+    let first = try TileAddress(z: zoom, x: west, y: north).box
+    let last = try TileAddress(z: zoom, x: east, y: south).box
+    return try GeoBox(west: first.west, south: last.south, east: last.east, north: first.north)
+}
