@@ -143,7 +143,7 @@ extension ClientPreconditions {
         of stored: StoredResponse, length: Int64, method: HTTPRequest.Method = .get, age: Int, boundary: String,
         now: HTTPDate
     ) -> RangeOutcome {
-        guard let range, method == .get, stored.status.code == 200, length > 0,
+        guard let range, method == .get, stored.status.code == 200, (1...1 << 60).contains(length),
             permitsRange(of: stored.validators, now: now), let asked = ByteRanges(range)
         else { return .whole }
         let ranges = asked.resolved(length: length)

@@ -109,7 +109,7 @@ extension CachePolicy {
         case .none: false
         case .response: true
         // Without these fields the rest could not be served as what it is.
-        case .fields(let names): names.contains(where: indispensable.contains)
+        case .fields(let names): names.contains(where: isIndispensable)
         }
     }
 }

@@ -16,13 +16,18 @@ extension CachePolicy {
         if stripsWhatNoCacheNames(control) { dropped += control.noCache.fieldNames }
         if kind == .shared { dropped += control.private.fieldNames }
         return fields.leavingOut { name in
-            name == .age || isHopByHop(name) || (dropped.contains(name) && !indispensable.contains(name))
+            name == .age || isHopByHop(name) || (dropped.contains(name) && !isIndispensable(name))
         }
+    }
+
+    /// Whether a field says what the bytes are, or for how long and for whom.
+    func isIndispensable(_ name: HTTPField.Name) -> Bool {
+        indispensable.contains(name) || targetedFields.contains(name)
     }
 
     /// Whether `no-cache="…"` is obeyed by leaving out what it names; else it is one for the whole response.
     func stripsWhatNoCacheNames(_ control: CacheControl) -> Bool {
-        if case .fields(let names) = control.noCache { !names.contains(where: indispensable.contains) } else { false }
+        if case .fields(let names) = control.noCache { !names.contains(where: isIndispensable) } else { false }
     }
 }
 
@@ -58,7 +63,7 @@ func isHopByHop(_ name: HTTPField.Name) -> Bool {
     }
 }
 
-/// Fields that say what the bytes are, or for how long and for whom.
+/// Fields that say what the bytes are, or for how long and for whom, in every cache.
 let indispensable: Set<HTTPField.Name> = [
     .cacheControl, .contentEncoding, .contentLength, .contentRange, .contentType, .date, .expires, .vary,
 ]

@@ -2,7 +2,7 @@ import HTTPCaching
 import HTTPTypes
 import Testing
 
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(3)))
 struct CacheControlTests {
     struct Row: CustomTestStringConvertible {
         let lines: [String]

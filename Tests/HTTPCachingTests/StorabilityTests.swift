@@ -2,7 +2,7 @@ import HTTPCaching
 import HTTPTypes
 import Testing
 
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(3)))
 struct StorabilityTests {
     struct Row: CustomTestStringConvertible {
         var kind = CacheKind.shared
@@ -115,8 +115,6 @@ struct StorabilityTests {
         Row(
             status: 302, lines: ["CDN-Cache-Control: ext", "Expires: Sun, 06 Nov 1994 08:49:37 GMT"],
             expected: .doNotStore(.noPermission), rule: "9213 §2.2 hides Expires"),
-        Row(
-            lines: (0..<5000).map { "X-\($0): a" }, expected: .doNotStore(.fields), rule: "bounded"),
     ]
 
     @Test(arguments: rows)
@@ -127,6 +125,11 @@ struct StorabilityTests {
         let found = CachePolicy(kind: row.kind).storability(of: response, to: request)
         #expect(found == row.expected)
         if case .store = row.expected { #expect(found.isStorable) } else { #expect(!found.isStorable) }
+    }
+
+    @Test func fieldsWithoutEndAreNotStored() {
+        let many = HTTPResponse(status: .ok, headerFields: fields((0..<5000).map { _ in "X: a" }))
+        #expect(CachePolicy.shared.storability(of: many, to: request()) == .doNotStore(.fields))
     }
 
     @Test func anOwnerMayOverrideTheOriginFor200Only() {
@@ -140,23 +143,30 @@ struct StorabilityTests {
         #expect(!timid.storability(of: forbidden, to: request()).isStorable)
     }
 
-    @Test(arguments: [
-        // 9110 §7.6.1, 9111 §3.1
-        (["Connection: close, X-Hop", "X-Hop: 1", "X-End: 2"], ["X-End: 2"]),
-        (["Connection: a", "Connection: b", "A: 1", "b: 2", "c: 3"], ["c: 3"]),
-        (["Keep-Alive: 5", "TE: x", "Trailer: y", "Transfer-Encoding: chunked", "Upgrade: z", "Etag: e"], ["ETag: e"]),
-        (
-            ["Proxy-Authenticate: a", "Proxy-Authentication-Info: b", "Proxy-Authorization: c", "Proxy-Connection: d"],
-            []
-        ),
-        (["Age: 5", "Date: x"], ["Date: x"]),
-        (["Set-Cookie: a", "Set-Cookie: b"], ["Set-Cookie: a", "Set-Cookie: b"]),
-        // 9110 §7.6.1: a Connection that names these is in error
-        (
-            ["Connection: content-encoding, cache-control", "Content-Encoding: gzip"],
-            ["Content-Encoding: gzip"]
-        ),
-    ])
+    @Test(
+        arguments: [
+            // 9110 §7.6.1, 9111 §3.1
+            (["Connection: close, X-Hop", "X-Hop: 1", "X-End: 2"], ["X-End: 2"]),
+            (["Connection: a", "Connection: b", "A: 1", "b: 2", "c: 3"], ["c: 3"]),
+            (
+                ["Keep-Alive: 5", "TE: x", "Trailer: y", "Transfer-Encoding: chunked", "Upgrade: z", "Etag: e"],
+                ["ETag: e"]
+            ),
+            (
+                [
+                    "Proxy-Authenticate: a", "Proxy-Authentication-Info: b", "Proxy-Authorization: c",
+                    "Proxy-Connection: d",
+                ],
+                []
+            ),
+            (["Age: 5", "Date: x"], ["Date: x"]),
+            (["Set-Cookie: a", "Set-Cookie: b"], ["Set-Cookie: a", "Set-Cookie: b"]),
+            // 9110 §7.6.1: a Connection that names these is in error
+            (
+                ["Connection: content-encoding, cache-control", "Content-Encoding: gzip"],
+                ["Content-Encoding: gzip"]
+            ),
+        ] as [([String], [String])])
     func fieldsOfOneConnectionAreNotStored(lines: [String], kept: [String]) {
         #expect(CachePolicy.shared.fieldsToStore(fields(lines)) == fields(kept))
         #expect(CachePolicy.private.fieldsToStore(fields(lines)) == fields(kept))
