@@ -644,6 +644,20 @@ final class Tables {
     }
 }
 
+extension Tables {
+    /// How many cells are looked at to find every entry and every blob once.
+    func indexProbes() -> (entries: Int, blobs: Int) {
+        var probes = (entries: 0, blobs: 0)
+        for slot in 0..<entries.count where entries[slot].pointee.isLive {
+            probes.entries += entryIndex.probes(slot, hash(entries[slot].pointee.key))
+        }
+        for slot in 0..<blobs.count where blobs[slot].pointee.isLive {
+            probes.blobs += blobIndex.probes(slot, Self.hash(blobs[slot].pointee.digest))
+        }
+        return probes
+    }
+}
+
 extension [(recency: UInt64, slot: UInt32)] {
     fileprivate var isSortedByRecency: Bool {
         for i in indices.dropFirst() where self[i].recency < self[i - 1].recency { return false }

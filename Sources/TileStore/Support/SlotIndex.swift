@@ -112,3 +112,17 @@ struct SlotIndex: ~Copyable {
         segments[i].count &-= 1
     }
 }
+
+extension SlotIndex {
+    /// How many cells are looked at to find a slot that is there.
+    func probes(_ slot: UInt32, _ hash: UInt64) -> Int {
+        let segment = segments[segment(hash)]
+        var at = home(hash, segment.capacity)
+        var count = 1
+        while segment.cells[Int(at)] != slot | tag(hash), count < segment.capacity {
+            at = at &+ 1 == segment.capacity ? 0 : at &+ 1
+            count += 1
+        }
+        return count
+    }
+}
