@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Reads a cache by Docs/on-disk-format.md alone and prints its entries, one JSON object a line, in the order of keys.
 
+With --all before the folder it prints one JSON object with the recency of entries, the regions and the limits too.
+
 A second reader, in another language, shows whether that document tells the truth: Scripts/check-format.sh compares
 what this prints with what tilegc prints. Everything that does not look as documented ends it with status 1. Nothing
 else should be using the cache meanwhile: news at the end of the journal is not waited for.
@@ -173,16 +175,24 @@ class Cache:
 
 
 def main():
-    cache = Cache(sys.argv[1])
+    cache = Cache(sys.argv[-1])
     cache.read()
     cache.check_blobs()
+    everything = sys.argv[1:-1] == ["--all"]
+    entries = []
     for key, entry in sorted(cache.entries.items()):
         fields = {
             "key": key, "blob": entry.get("blob"), "size": entry.get("size", 0),
             "status": cache.sets[entry["set"]]["status"], "etag": entry.get("etag"), "expires": entry["exp"],
             "lastUsed": entry.get("used", entry["at"]),
         }
-        print(json.dumps(fields, separators=(",", ":")))
+        if everything:
+            entries.append(fields | {"use": entry["use"]})
+        else:
+            print(json.dumps(fields, separators=(",", ":")))
+    if everything:
+        regions = [cache.regions[name] for name in sorted(cache.regions)]
+        print(json.dumps({"entries": entries, "regions": regions, "limits": cache.limits}))
 
 
 if __name__ == "__main__":
