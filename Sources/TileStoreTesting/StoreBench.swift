@@ -41,6 +41,8 @@ package final class StoreBench {
     package var model: StoreModel
     package var processes: [Process?] = [nil, nil]
     package var current = 0
+    /// A store that may only read, if one is open.
+    private var reader: (store: TileStore, files: SimulatedFileSystem?)?
     private var seed: UInt64 = 1000
     private var history: [StoreModel] = []
     private var bootID = "boot-1"
@@ -82,17 +84,20 @@ package final class StoreBench {
         return configuration
     }
 
-    package func open(_ files: any FileSystem, readOnly: Bool = false) throws -> TileStore {
+    package func open(
+        _ files: any FileSystem, readOnly: Bool = false, limits: (capacity: Int?, entryLimit: Int?) = (nil, nil)
+    ) throws -> TileStore {
         seed += 1
         var configuration = configuration()
         configuration.readOnly = readOnly
+        (configuration.capacity, configuration.entryLimit) = limits
         return try TileStore(
             environment: clock.environment(files, seed: seed, bootID: bootID), configuration: configuration)
     }
 
-    private func openProcess() throws -> Process {
+    private func openProcess(limits: (capacity: Int?, entryLimit: Int?) = (nil, nil)) throws -> Process {
         let files = makeFiles()
-        var process = Process(store: try open(files), files: files as? SimulatedFileSystem)
+        var process = Process(store: try open(files, limits: limits), files: files as? SimulatedFileSystem)
         process.viewSince = history.count
         return process
     }
@@ -270,10 +275,20 @@ package final class StoreBench {
             try closeProcess(current)
             _ = try store
             return try checkFresh()
+        case .reopenLimited(let blocks, let entries):
+            try closeProcess(current)
+            try reopen(blocks, entries)
+            return try checkFresh()
         case .crash:
             kill(current)
             _ = try store
             return try checkFresh()
+        case .restart:
+            finish()
+            bootID += "+"
+            _ = try store
+            return try checkFresh()
+        case .follow(let number): return try follow(Universe.key(number))
         case .use(let number):
             current = number % 2
             _ = try store
@@ -367,6 +382,37 @@ package final class StoreBench {
         }
         // What was found first may have been older than what was returned; that use must not count later.
         if possible.count > 1 || key.tile == nil { try flushBoth() }
+        return nil
+    }
+
+    /// Opens the store with limits in its configuration; where only a capacity is given, the entry limit follows it.
+    private func reopen(_ blocks: Int, _ entries: Int) throws {
+        let wanted: (capacity: Int?, entryLimit: Int?) = (
+            blocks < 0 ? nil : blocks * model.blockSize, entries < 0 ? nil : entries
+        )
+        processes[current] = try openProcess(limits: wanted)
+        let known = model.limits
+        guard wanted.capacity != nil || wanted.entryLimit != nil else { return }
+        model.setLimits(
+            StoreLimits(
+                capacity: wanted.capacity ?? known.capacity,
+                entryLimit: wanted.entryLimit ?? (wanted.capacity == nil ? known.entryLimit : nil)),
+            uses: &uses, now: clock.now)
+        remember()
+    }
+
+    /// Has the store that may only read catch up: it must see what the model has, and note no use.
+    private func follow(_ key: TileKey) throws -> String? {
+        if reader == nil {
+            let files = makeFiles()
+            reader = (try open(files, readOnly: true), files as? SimulatedFileSystem)
+        }
+        guard let reader else { return nil }
+        try reader.store.catchUp()
+        if let difference = difference(try reader.store.snapshot(), model.snapshot()) { return "reader: \(difference)" }
+        let tile = try reader.store.read(key)
+        guard tile?.entry == model.entry(key), tile?.data == tile?.entry.blob.flatMap({ Universe.payloadByDigest[$0] })
+        else { return "the reader gave \(shown(.tile(tile?.entry, tile?.data))) for \(key)" }
         return nil
     }
 
@@ -506,8 +552,12 @@ package final class StoreBench {
         return nil
     }
 
+    /// Kills all processes.
     package func finish() {
         for number in 0..<2 { kill(number) }
+        reader?.store.simulateKill()
+        reader?.files?.kill()
+        reader = nil
     }
 }
 
@@ -550,7 +600,7 @@ package func replay(_ steps: [Step], setting: ScriptSetting, folder: String? = n
             if let difference = try bench.apply(step) { return "step \(index), \(step): \(difference)" }
             clock.advance(nanoseconds: 3_000_000)
             switch step {
-            case .use, .glance: continue
+            case .use, .glance, .follow: continue
             default: break
             }
             if let difference = try bench.check(thoroughly: index % 16 == 15 || index == steps.count - 1) {

@@ -52,11 +52,17 @@ package enum Step: Equatable, Sendable {
     case compactFinish
     case compactAbandon
     case reopen
+    /// Closes the store and opens it with limits in its configuration, as ``limit`` has them; -1 for none given.
+    case reopenLimited(blocks: Int, entries: Int)
     case crash
+    /// The machine starts anew: both stores are gone with the uses that they had not recorded.
+    case restart
     /// Goes on with one of the two stores, which is opened if it is not.
     case use(store: Int)
     /// Closes the store that is not in use.
     case closeOther
+    /// A third store, which may only read and stays open, catches up and reads a key.
+    case follow(UInt8)
     case clock(Int)
     /// Damages the blob of a payload, if it is live, and reads it.
     case damage(UInt8, Damage)
@@ -85,6 +91,10 @@ package enum Universe {
         }
         texts.append("base:glyphs/0-255.pbf?00112233445566778899aabbccddeeff#ffeeddccbbaa99887766554433221100")
         texts.append("base:glyphs/0-255.pbf#ffeeddccbbaa99887766554433221100")
+        // The ends of what a key can be.
+        let long = String(repeating: "A-z_0.9", count: 10).prefix(64)
+        texts += ["base/0/0/0", "base/28/268435455/0", "\(long)/28/268435455/268435455@8x.abcdefghijkl"]
+        texts.append("\(long):" + String(repeating: "~/x", count: 341) + "!")
         return texts.compactMap { try? TileKey($0) }
     }()
 
@@ -114,18 +124,36 @@ package enum Universe {
             mustRevalidate: true, noCache: false),
         ResponseFields(status: 404),
         ResponseFields(status: 203, mediaType: "text/html; charset=\"utf-8\"", noCache: true),
+        ResponseFields(
+            status: 599, mediaType: "", staleWhileRevalidate: Int(Int32.max), staleIfError: 1,
+            headers: [
+                .init(name: "Link", value: String(repeating: "<a>; ", count: 60)), .init(name: "Link", value: ""),
+                .init(name: "", value: "\u{1}\t\r\n\u{2028}\u{1F5FA}"),
+            ]),
+    ]
+
+    // Those of hexadecimal digits are packed, up to 64 of them without being made into text.
+    private static let tags: [String?] = [
+        nil, nil, "\"v1\"", "W/\"v2\"", "\"q\\uote\u{7F}d, é\"", "\"5f1c\"", "W/\"0aF\"", "\"\"", "W/\"\"", "unquoted",
+        "W/\"5f1c0\"", "\"" + String(repeating: "9e", count: 32) + "\"",
+        "\"" + String(repeating: "9e", count: 33) + "\"",
+        "W/\"" + String(repeating: "0", count: 507) + "\"", String(repeating: "t", count: 512),
     ]
 
     package static func metadata(_ number: UInt8, now: Timestamp) -> TileMetadata {
         var random = SplitMix64(seed: UInt64(number))
         return TileMetadata(
             response: random.pick(responses),
-            etag: random.pick([nil, nil, "\"v1\"", "W/\"v2\"", "\"q\\uote\u{7F}d, é\""]),
-            lastModified: random.pick([nil, Timestamp(seconds: 1_600_000_000), now]),
+            etag: random.pick(tags),
+            lastModified: random.pick([nil, Timestamp(seconds: 1_600_000_000), now, .distantPast, .distantFuture]),
             storedAt: now,
-            date: random.pick([nil, nil, now, now, now.adding(seconds: -20), now.adding(seconds: 30)]),
-            initialAge: random.pick([0, 0, 7]),
-            expires: random.pick([now, now.adding(seconds: 10), now.adding(seconds: 3600), .distantFuture]))
+            date: random.pick([
+                nil, nil, nil, now, now, now.adding(seconds: -20), now.adding(seconds: 30), .distantPast,
+            ]),
+            initialAge: random.pick([0, 0, 7, Int(Int32.max)]),
+            expires: random.pick([
+                now, now.adding(seconds: 10), now.adding(seconds: 3600), .distantFuture, .distantPast,
+            ]))
     }
 
     package static func selection(_ number: Int) -> EntrySelection {
@@ -171,12 +199,13 @@ extension Step {
         let payloadCount = random.pick([3, 8, Universe.payloads.count])
         let stores = random.oneIn(2)
         let compacts = random.oneIn(2)
+        let follows = random.oneIn(2)
         var steps: [Step] = []
         if !random.oneIn(4) { steps.append(randomLimit(&random)) }
         func put(_ random: inout SplitMix64) -> PutStep {
             PutStep(
                 UInt8(random.below(keyCount)), random.oneIn(8) ? 255 : UInt8(random.below(payloadCount)),
-                UInt8(random.below(40)))
+                UInt8(random.below(80)))
         }
         func key(_ random: inout SplitMix64) -> UInt8 { UInt8(random.below(keyCount)) }
         while steps.count < count {
@@ -187,7 +216,7 @@ extension Step {
             case 41..<43: steps.append(.look(key(&random)))
             case 43..<47:
                 steps.append(
-                    .refresh(key(&random), metadata: UInt8(random.below(40)), right: !random.oneIn(4)))
+                    .refresh(key(&random), metadata: UInt8(random.below(80)), right: !random.oneIn(4)))
             case 47..<51: steps.append(.touch(key(&random), right: !random.oneIn(4)))
             case 51..<53: steps.append(.expire(random.below(6)))
             case 53..<56:
@@ -208,8 +237,8 @@ extension Step {
             case 72..<80: steps.append(compacts ? .compactStep(1 + random.below(6)) : .put(put(&random)))
             case 80..<82: steps.append(.compactFinish)
             case 82: steps.append(random.oneIn(3) ? .compactAbandon : .compactStep(3))
-            case 83: steps.append(.reopen)
-            case 84: steps.append(.crash)
+            case 83: steps.append(random.oneIn(3) ? randomLimit(&random, atOpening: true) : .reopen)
+            case 84: steps.append(random.oneIn(3) ? .restart : .crash)
             case 85..<91: steps.append(stores ? .use(store: random.below(2)) : .get(key(&random)))
             case 91..<94: steps.append(stores ? .glance(key(&random)) : .get(key(&random)))
             case 94: steps.append(stores && random.oneIn(3) ? .closeOther : .put(put(&random)))
@@ -224,16 +253,17 @@ extension Step {
                             random.pick([.truncate, .alter, .grow, .delete, .folder, .link])))
                 }
             case 98: steps.append(.verify(quick: random.oneIn(2), repair: random.oneIn(2)))
-            default: steps.append(.clock(random.below(30)))
+            default: steps.append(follows ? .follow(key(&random)) : .clock(random.below(30)))
             }
         }
         return steps
     }
 
-    private static func randomLimit(_ random: inout SplitMix64) -> Step {
-        .limit(
-            blocks: random.oneIn(5) ? -1 : random.pick([0, 3, 8, 15, 20, 30, 60, 250]),
-            entries: random.pick([1, 3, 5, 10, 20, 1000]))
+    private static func randomLimit(_ random: inout SplitMix64, atOpening: Bool = false) -> Step {
+        let blocks = random.oneIn(5) ? -1 : random.pick([0, 3, 8, 15, 20, 30, 60, 250])
+        let entries = random.pick([0, 1, 3, 5, 10, 20, 20, 1000])
+        if atOpening { return .reopenLimited(blocks: blocks, entries: random.oneIn(2) ? -1 : entries) }
+        return .limit(blocks: blocks, entries: entries)
     }
 
     /// Whether it puts something, which may make evictions necessary.

@@ -22,7 +22,9 @@ extension Step {
         while steps.count < count {
             for step in script(count: 20, setting: setting, using: &random) {
                 switch step {
-                case .damage, .reopen, .crash, .use, .closeOther, .glance, .verify, .clock: continue
+                case .damage, .reopen, .reopenLimited, .crash, .restart, .use, .closeOther, .glance, .follow, .verify,
+                    .clock:
+                    continue
                 case .limit(let blocks, _) where blocks == 0: continue
                 default: steps.append(step)
                 }
