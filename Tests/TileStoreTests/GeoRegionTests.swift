@@ -226,6 +226,24 @@ struct GeoRegionTests {
         #expect((110...180).contains(drawn.filter { $0.z == 28 }.count))
     }
 
+    @Test
+    func whatGoesAroundTheWorldTwiceIsCountedOnce() throws {
+        let places = try [(-179.0, 10.0), (179, 12), (179, 60), (-179, 50)].map {
+            try GeoCoordinate(longitude: $0.0, latitude: $0.1)
+        }
+        let most = RegionShape.polygon(try GeoPolygon(places, antimeridian: .asWritten))
+        let rest = RegionShape.box(try GeoBox(west: 170, south: 20, east: -170, north: 40))
+        let pole = RegionShape.corridor(
+            try GeoCorridor(path: [GeoCoordinate(longitude: 100, latitude: 84)], halfWidth: 500_000))
+        for shape in [most, .union([most, rest]), pole, .union([pole, most])] {
+            for zoom in [3, 7, 11] {
+                let coverage = try TileCoverage(shape, zooms: zoom...zoom)
+                let rows = try coverage.spans(limit: .max).reduce(0) { $0 + $1.count }
+                #expect(coverage.tileCount == rows, "zoom \(zoom)")
+            }
+        }
+    }
+
     @Test(arguments: Seeds.list(40))
     func aWalkGoesOnBehindAnyTile(seed: UInt64) throws {
         var random = SplitMix64(seed: seed)

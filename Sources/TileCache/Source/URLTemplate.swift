@@ -132,10 +132,9 @@ private struct ByteWriter {
 
     @inline(__always)
     mutating func write(_ bytes: some Collection<UInt8>) {
-        for byte in bytes where count < buffer.count {
-            buffer[count] = byte
-            count += 1
-        }
+        let room = UnsafeMutableBufferPointer(rebasing: buffer[count...])
+        guard bytes.count <= room.count else { return }
+        count += room.update(fromContentsOf: bytes)
     }
 
     /// A number that is not negative.

@@ -1,7 +1,7 @@
 /// Counts the tiles of many rows at once, where the same edges go through all of them from north to south.
 ///
 /// Between two neighbouring edges, the columns of a row are a difference of rounded linear functions of the row, whose
-/// sum over any number of rows is known in closed form. Where edges cross or come nearer to each other than a tile, the
+/// sum over any number of rows is known in closed form. Where edges cross or come nearer to each other than a tile, their
 /// rows are halved until that is not so, or until so few are left that they are counted one by one.
 struct RowCount {
     let edges: [PlaneEdge]
@@ -18,7 +18,24 @@ struct RowCount {
             return rows.count * oneByOne(first..<(first + 1), &columns)
         }
         guard rows.count > Self.few else { return oneByOne(rows, &columns) }
-        if let count = sum(rows) { return count }
+        let lines = lines(rows)
+        if isWithinOneWorld(lines) {
+            let groups = groups(lines)
+            if groups.count > 1 {
+                return groups.reduce(0) { total, group in
+                    total
+                        + (sum(group, rows)
+                            ?? RowCount(edges: group.map(\.edge), zoom: zoom).halves(rows, &columns))
+                }
+            }
+            if let count = sum(lines[...], rows) { return count }
+        } else if goesAround(lines) {
+            return rows.count << zoom
+        }
+        return halves(rows, &columns)
+    }
+
+    private func halves(_ rows: Range<Int>, _ columns: inout ColumnUnion) -> Int {
         let middle = rows.lowerBound + rows.count / 2
         return tiles(rows.lowerBound..<middle, &columns) + tiles(middle..<rows.upperBound, &columns)
     }
@@ -45,44 +62,79 @@ struct RowCount {
         }
     }
 
-    /// The closed form, or `nil` where it does not hold.
-    private func sum(_ rows: Range<Int>) -> Int? {
+    /// The edges from west to east, as they enter the rows.
+    private func lines(_ rows: Range<Int>) -> [Line] {
         let (north, south) = (rows.lowerBound << shift, rows.upperBound << shift)
         var lines = edges.map { Line(edge: $0, top: $0.position(at: north), bottom: $0.position(at: south)) }
         lines.sort {
+            if $0.top.cell != $1.top.cell { return $0.top.cell < $1.top.cell }
             let order = Line.order($0, $1)
             return order.top < 0 || order.top == 0 && order.bottom < 0
         }
-        for index in lines.indices.dropFirst() where Line.order(lines[index - 1], lines[index]).bottom > 0 {
-            return nil  // They cross.
+        return lines
+    }
+
+    /// Whether no column can be met a second time on the other side of the world.
+    private func isWithinOneWorld(_ lines: [Line]) -> Bool {
+        var (west, east) = (Int.max, Int.min)
+        for line in lines {
+            west = min(west, line.top.cell, line.bottom.cell)
+            east = max(east, line.top.columnFromHere(0), line.bottom.columnFromHere(0))
         }
+        if lines.isEmpty || west >= 0 && east <= PlaneGrid.side { return true }
+        return east - west <= PlaneGrid.side - (2 << shift)
+    }
+
+    /// Whether something is inside all the way around the world, in all of the rows.
+    private func goesAround(_ lines: [Line]) -> Bool {
+        for (a, b) in zip(lines, lines.dropFirst()) where Line.order(a, b).bottom > 0 { return false }
+        return strips(lines[...]).contains { strip in
+            min(strip.east.top.cell - strip.west.top.cell, strip.east.bottom.cell - strip.west.bottom.cell)
+                > PlaneGrid.side
+        }
+    }
+
+    /// Edges apart: no row has a tile that edges of two groups touch, and between groups nothing is inside.
+    private func groups(_ lines: [Line]) -> [ArraySlice<Line>] {
+        let tile = 1 << shift
+        // How far an edge goes within a row, and a cell for its fraction.
+        let slants = lines.map { $0.edge.isVertical ? 1 : abs($0.edge.run(over: tile).cell) + 2 }
+        // The westernmost of the lines from each one on.
+        var rest = Array(repeating: (top: Int.max, bottom: Int.max), count: lines.count + 1)
+        for index in lines.indices.reversed() {
+            rest[index].top = min(rest[index + 1].top, lines[index].top.cell - slants[index])
+            rest[index].bottom = min(rest[index + 1].bottom, lines[index].bottom.cell - slants[index])
+        }
+        var groups: [ArraySlice<Line>] = []
+        var (start, inside) = (0, PartSet())
+        var reach = (top: Int.min, bottom: Int.min)
+        for index in lines.indices {
+            inside.toggle(lines[index].edge.part)
+            reach.top = max(reach.top, lines[index].top.cell + slants[index] + tile)
+            reach.bottom = max(reach.bottom, lines[index].bottom.cell + slants[index] + tile)
+            if inside.isEmpty, reach.top <= rest[index + 1].top, reach.bottom <= rest[index + 1].bottom {
+                groups.append(lines[start...index])
+                start = index + 1
+            }
+        }
+        return groups
+    }
+
+    /// The closed form for lines with nothing but inside between the first and the last, or `nil` where it does not hold.
+    private func sum(_ lines: ArraySlice<Line>, _ rows: Range<Int>) -> Int? {
+        for (a, b) in zip(lines, lines.dropFirst()) where Line.order(a, b).bottom > 0 { return nil }  // They cross.
         let strips = strips(lines)
-        guard let first = strips.first, let last = strips.last else { return 0 }
-        let world = PlaneGrid.side
-        for strip in strips {
-            let width = min(strip.east.top.cell - strip.west.top.cell, strip.east.bottom.cell - strip.west.bottom.cell)
-            if width > world { return rows.count << zoom }
-        }
-        let west = min(first.west.top.cell, first.west.bottom.cell)
-        let east = max(last.east.top.columnFromHere(0), last.east.bottom.columnFromHere(0))
-        guard west >= 0 && east <= world || east - west <= world - (2 << shift) else { return nil }
-        for index in strips.indices.dropFirst() where !areApart(strips[index - 1].east, strips[index].west) {
-            return nil
-        }
-        var total = 0
-        for strip in strips {
-            guard let end = columnSum(strip.east.edge, rows, east: true),
-                let start = columnSum(strip.west.edge, rows, east: false)
-            else { return nil }
-            total += end - start
-        }
-        return total
+        guard let strip = strips.first else { return 0 }
+        guard strips.count == 1, let end = columnSum(strip.east.edge, rows, east: true),
+            let start = columnSum(strip.west.edge, rows, east: false)
+        else { return nil }
+        return end - start
     }
 
     /// What lies between edges, from west to east.
-    private func strips(_ lines: [Line]) -> [(west: Line, east: Line)] {
+    private func strips(_ lines: ArraySlice<Line>) -> [(west: Line, east: Line)] {
         var strips: [(west: Line, east: Line)] = []
-        var inside: [Int] = []
+        var inside = PartSet()
         for line in lines {
             if inside.isEmpty {
                 if let former = strips.last, Line.order(former.east, line) == (0, 0) {
@@ -95,23 +147,9 @@ struct RowCount {
             } else {
                 strips[strips.count - 1].east = line
             }
-            if let index = inside.firstIndex(of: line.edge.part) {
-                inside.swapAt(index, inside.count - 1)
-                inside.removeLast()
-            } else {
-                inside.append(line.edge.part)
-            }
+            inside.toggle(line.edge.part)
         }
         return strips
-    }
-
-    /// Whether no row has a tile that both edges touch.
-    private func areApart(_ a: Line, _ b: Line) -> Bool {
-        let gap = min(b.top.cell - a.top.cell, b.bottom.cell - a.bottom.cell) - 1
-        func slant(_ line: Line) -> Int {
-            line.edge.isVertical ? 0 : abs(line.edge.run(over: 1 << shift).cell) + 1
-        }
-        return gap - slant(a) - slant(b) >= 1 << shift
     }
 
     /// The sum over some rows of the first column that an edge touches, or of the one east of the last.
@@ -131,6 +169,27 @@ struct RowCount {
         let offset = (position.cell & (tile - 1)) * edge.height + position.rest + (east ? modulus - 1 : 0)
         return count * (position.cell >> shift) + (step.cell >> shift) * (count * (count - 1) / 2)
             + floorSum(count, modulus, slope, offset)
+    }
+}
+
+/// Some parts of an outline: few at a time.
+private struct PartSet {
+    private var parts: [Int] = []
+    private var one: Int?
+
+    var isEmpty: Bool { one == nil && parts.isEmpty }
+
+    mutating func toggle(_ part: Int) {
+        if one == part {
+            one = nil
+        } else if let index = parts.firstIndex(of: part) {
+            parts.swapAt(index, parts.count - 1)
+            parts.removeLast()
+        } else if one == nil {
+            one = part
+        } else {
+            parts.append(part)
+        }
     }
 }
 

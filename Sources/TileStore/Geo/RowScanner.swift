@@ -45,7 +45,10 @@ struct RowScanner: Sendable {
     /// Does not go through rows where edges only go on: costs of the order of (corners x edges in a row).
     mutating func count(visit: ((_ rows: Range<Int>, _ edges: [PlaneEdge], _ count: Int) -> Void)? = nil) -> Int {
         var total = 0
-        while let rows = begin() {
+        while let stretch = begin() {
+            // A few rows are counted sooner than they are summed up.
+            let isFew = stretch.count <= 16 && !isUpright(stretch)
+            let rows = isFew ? stretch.lowerBound..<(stretch.lowerBound + 1) : stretch
             // What a row has of edges that end in it is gone once the row is finished.
             let edges = rows.count > 1 || visit != nil ? active.map(\.edge) : []
             let count: Int
