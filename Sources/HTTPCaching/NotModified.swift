@@ -78,7 +78,8 @@ extension CachePolicy {
     /// Each field of the update replaces all of that name that are stored. Never replaced: what ``fieldsToStore(_:)``
     /// leaves out, `Content-Length`, and what the stored bytes depend on: `Content-Encoding`, `Content-Range`,
     /// `Content-Type` (servers put that of an error page on a 304), `Transfer-Encoding`. `ETag` is added if there was
-    /// none. A missing `Date` becomes the time of receipt: else the update would be as old as what it updates.
+    /// none. A missing `Date` becomes the time of receipt: else the update would be as old as what it updates. With a
+    /// new `Vary`, the selecting fields are those of this request.
     ///
     /// - Parameters:
     ///   - stored: The response that was confirmed.
@@ -105,6 +106,9 @@ extension CachePolicy {
         var response = stored
         response.fields = fieldsToStore(fields)
         response.freshness = freshness.stored
+        if replaced.contains(.vary) {
+            response.selectingFields = Vary(fields).selectingFields(of: request.headerFields)
+        }
         let asking = RequestCacheControl(request.headerFields)
         let authorized = request.headerFields.contains(.authorization)
         return FreshenedResponse(

@@ -80,7 +80,8 @@ extension CachePolicy {
         if asking.noStore { return .doNotStore(.requestNoStore) }
 
         let fields = response.headerFields
-        let control = directives(of: fields).cacheControl
+        let directives = directives(of: fields)
+        let control = directives.cacheControl
         let overrides = overrides(status: status)
         if control.mustUnderstand, !understood.contains(status), !overrides { return .doNotStore(.notUnderstood) }
         // must-understand on a status that is understood takes no-store's place (§5.2.2.3).
@@ -96,7 +97,7 @@ extension CachePolicy {
 
         if kind == .shared, control.sharedMaxAge != nil { return .store(.explicitLifetime) }
         if control.maxAge != nil { return .store(.explicitLifetime) }
-        if directives(of: fields).targetedField == nil, fields.contains(.expires) { return .store(.explicitLifetime) }
+        if directives.targetedField == nil, fields.contains(.expires) { return .store(.explicitLifetime) }
         if control.public || (kind == .private && control.private != .none) { return .store(.explicitPermission) }
         if heuristicallyCacheable.contains(status) { return .store(.status) }
         if overrides { return .store(.owner) }

@@ -295,6 +295,14 @@ struct ConditionalTests {
         #expect(Self.freshen(before, [], asked: ["Authorization: x"]).storability == .doNotStore(.authorization))
     }
 
+    @Test func a304WithAnotherVaryIsChosenByThisRequest() {
+        var before = Self.stored("Vary: A", "Date: \(Self.date)")
+        before.selectingFields = fields("A: 1")
+        let asked = ["A: 1", "B: 2"]
+        #expect(Self.freshen(before, ["Vary: B"], asked: asked).response.selectingFields == fields("B: 2"))
+        #expect(Self.freshen(before, [], asked: asked).response.selectingFields == fields("A: 1"))
+    }
+
     // MARK: HEAD (RFC 9111 §4.3.5)
 
     @Test(
