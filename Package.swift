@@ -81,8 +81,16 @@ let package = Package(
             name: "tilegc",
             dependencies: [
                 "TileStore",
+                "TileCache",
+                "TileCacheNIO",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
+            swiftSettings: settings),
+        .executableTarget(
+            name: "OfflineMap",
+            dependencies: ["TileCache", "TileCacheNIO", "TileCacheTesting"],
+            path: "Examples/OfflineMap",
             swiftSettings: settings),
         .testTarget(
             name: "TileStoreTests",
@@ -91,6 +99,12 @@ let package = Package(
         .testTarget(
             name: "HTTPCachingTests",
             dependencies: [
+                "HTTPCaching",
+                "TileStoreTesting",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+            ],
+            swiftSettings: settings),
+        .testTarget(
             name: "TileCacheTests",
             dependencies: [
                 "TileCache",

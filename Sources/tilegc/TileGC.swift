@@ -3,7 +3,7 @@ import TileStore
 
 /// The command line of a tile cache.
 @main
-struct TileGC: ParsableCommand {
+struct TileGC: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "tilegc",
         abstract: "Looks into a tile cache, collects its garbage, checks it, and moves tiles in and out.",
@@ -15,20 +15,26 @@ struct TileGC: ParsableCommand {
             Exit status: 0 done; 1 the check found something; 64 usage; 66 no such cache or input; 74 input/output \
             error.
             """,
-        version: "tilegc 0.1.0",
+        version: "tilegc \(version)",
         subcommands: [
             Stats.self, List.self, Show.self, Cat.self, Collect.self, Limit.self, Remove.self, Expire.self,
-            Verify.self, Compact.self, Import.self, Export.self,
+            Verify.self, Compact.self, Import.self, Export.self, Seed.self, Revalidate.self, Regions.self,
         ])
 
+    static let version = "0.2.0"
+
     /// Parses, runs, and turns whatever went wrong into one line and an exit status.
-    static func main() {
+    static func main() async {
         openStandardFiles()
         // A reader that has seen enough (`| head`) shows as EPIPE, which StandardOutput takes as the end.
         ignoreBrokenPipes()
         do {
             var command = try parseAsRoot()
-            try command.run()
+            if var waiting = command as? any AsyncParsableCommand {
+                try await waiting.run()
+            } else {
+                try command.run()
+            }
         } catch let status as ExitCode {
             exit(withError: status)
         } catch let failure as Failure {

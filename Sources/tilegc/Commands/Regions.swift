@@ -1,0 +1,89 @@
+import ArgumentParser
+import TileStore
+
+/// `tilegc regions`.
+struct Regions: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "regions",
+        abstract: "Lists pinned regions, or removes one.",
+        subcommands: [ListRegions.self, RemoveRegion.self],
+        defaultSubcommand: ListRegions.self)
+}
+
+/// `tilegc regions CACHE`.
+struct ListRegions: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "ls", abstract: "Lists pinned regions and how much of each is there.")
+
+    @OptionGroup var cache: CacheArgument
+    @OptionGroup var report: ReportOptions
+
+    func run() throws {
+        let store = try cache.openForReading()
+        let regions = try store.regionStatistics()
+        try store.close()
+        let output = StandardOutput()
+        for figures in regions {
+            let region = figures.region
+            let zooms = region.spans.map(\.zoom)
+            let (first, last) = (zooms.min() ?? 0, zooms.max() ?? 0)
+            if report.json {
+                let box = region.box.map { box -> JSON in
+                    .array([.real(box.west), .real(box.south), .real(box.east), .real(box.north)])
+                }
+                try output.line(
+                    .object([
+                        ("name", .string(region.name)), ("source", .string(region.source.description)),
+                        ("bbox", box ?? .null), ("zooms", .array([.integer(first), .integer(last)])),
+                        ("tiles", .integer(figures.tiles)), ("present", .integer(figures.present)),
+                        ("bytes", .integer(figures.bytes)),
+                    ]))
+            } else {
+                try output.line(
+                    "\(region.name.left(24))  \(region.source.description.left(16))  zoom \(first)-\(last)  "
+                        + "\(Figure.count(figures.present)) of \(Figure.count(figures.tiles, "tile"))  "
+                        + "\(Figure.size(figures.bytes))  \(region.box?.description ?? "")")
+            }
+        }
+        if regions.isEmpty, !report.json { try output.line("No region is pinned.") }
+        try output.finish()
+    }
+}
+
+/// `tilegc regions rm`.
+struct RemoveRegion: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "rm",
+        abstract: "Unpins a region and removes its tiles, except those that another region covers.")
+
+    @OptionGroup var cache: CacheArgument
+
+    @Argument(help: "The region's name.")
+    var name: String
+
+    @Flag(help: "Only unpin: the tiles stay until eviction takes them.")
+    var keepTiles = false
+
+    @OptionGroup var report: ReportOptions
+
+    func run() throws {
+        let store = try cache.open()
+        let removed: RemovalReport?
+        if keepTiles {
+            removed = try store.unpin(name) ? RemovalReport() : nil
+        } else {
+            removed = try store.removeRegion(name)
+        }
+        try store.close()
+        guard let removed else {
+            throw Failure(.noInput, "no region is named \(name) ('tilegc regions' lists those that are)")
+        }
+        let output = StandardOutput()
+        if report.json {
+            try output.line(.object(removed.fields))
+        } else {
+            try output.line("Unpinned region \(name). \(removed.sentence(planned: false)).")
+        }
+        try output.finish()
+    }
+}

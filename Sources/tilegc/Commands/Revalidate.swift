@@ -1,0 +1,76 @@
+import ArgumentParser
+import TileCache
+import TileStore
+
+/// `tilegc revalidate`.
+struct Revalidate: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "revalidate",
+        abstract: "Asks the server whether stale tiles still hold, and fetches those that have changed.",
+        discussion: """
+            Those that have been stale longest come first. Without a selection, all stale tiles of the source are meant; \
+            what is fresh is never asked for ('tilegc expire' makes it stale).
+            """)
+
+    @OptionGroup var cache: CacheArgument
+    @OptionGroup(title: "Server") var server: ServerOptions
+    @OptionGroup(title: "Selection") var select: NarrowingOptions
+
+    @Option(help: ArgumentHelp("At most so many tiles.", valueName: "n"), transform: ArgumentValues.count)
+    var limit: Int?
+
+    @OptionGroup var report: ReportOptions
+
+    func run() async throws {
+        let source = try server.tileSource()
+        Interrupt.watch()
+        let fetcher = try server.open(cache, createIfMissing: false)
+        do {
+            var options = server.options
+            options.priority = .refresh
+            let download = try await fetcher.cache.refreshStale(
+                source, limit: limit ?? .max, where: select.selection, options: options)
+            let result = await fetcher.watch(download)
+            try await fetcher.close()
+            try DownloadFigures(report: result).write(report)
+        } catch let error as TileCacheError {
+            try await fetcher.close()
+            throw Failure(.usage, error.message)
+        }
+    }
+}
+
+/// SELECT without the conditions that the command itself sets.
+struct NarrowingOptions: ParsableArguments {
+    @Option(
+        help: ArgumentHelp("Only tiles of these zooms: 7 or 0-7.", valueName: "zooms"),
+        transform: ArgumentValues.zooms)
+    var zoom: ClosedRange<Int>?
+
+    @Option(
+        parsing: .unconditional,
+        help: ArgumentHelp("Only tiles that this box touches.", valueName: "west,south,east,north"),
+        transform: ArgumentValues.box)
+    var bbox: GeoBox?
+
+    @Flag(help: "Only entries that are stale, which is so in any case.")
+    var stale = false
+
+    @Option(
+        help: ArgumentHelp("Only entries not used for so long: 30d, 12h, 90s.", valueName: "age"),
+        transform: ArgumentValues.age)
+    var unusedFor: Int?
+
+    @Option(
+        help: ArgumentHelp("Only this entry. Repeatable.", valueName: "key"), transform: ArgumentValues.key)
+    var key: [TileKey] = []
+
+    var selection: EntrySelection {
+        var selection = EntrySelection()
+        selection.zooms = zoom
+        selection.box = bbox
+        selection.unusedFor = unusedFor
+        selection.keys = key.isEmpty ? nil : Set(key)
+        return selection
+    }
+}
