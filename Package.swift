@@ -112,6 +112,11 @@ let package = Package(
                 "HTTPCaching",
                 "TileStoreTesting",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
+            name: "TileCacheNIOTests",
+            dependencies: [
+                "TileCache", "TileCacheNIO", "TileCacheTesting",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "NIOCore", package: "swift-nio"),
             ],
             swiftSettings: settings),
         .testTarget(

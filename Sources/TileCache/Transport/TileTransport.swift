@@ -9,12 +9,16 @@ public import Foundation
 /// What carries a request to a server and brings the whole answer back.
 ///
 /// A transport sends what it is given and adds nothing that changes the answer: no cache of its own, no cookies, no
-/// `Accept-Encoding` beyond the request's, no decompression. It follows no redirects: a 3xx is an answer like any other.
-/// Retries, back-off, coalescing and freshness are the cache's work, not its own.
+/// `Accept-Encoding` beyond the request's (or `identity`), no decompression; where the system decodes all the same, the
+/// head no longer names the coding. It follows no redirects: a 3xx is an answer like any other.
+/// Retries, back-off, coalescing and freshness are the cache's work, not its own. The one exception is a request that
+/// went out on a kept connection just when the server closed it: that may be sent once more.
 ///
 /// Contract, the same for every transport:
 /// - It returns an answer whatever its status, once the head and the whole body have arrived. Interim answers (1xx) are
-///   passed over. Repeated header fields all arrive, in order.
+///   passed over. Repeated header fields all arrive, in order, one by one or joined by commas.
+/// - A body exactly as long as ``TransportRequest/bodyLimit`` is let through. The `Content-Length` of an answer that has no
+///   body (to `HEAD`, 204, 304) is not held against the limit.
 /// - It throws ``TransportError`` and nothing else.
 /// - A body above ``TransportRequest/bodyLimit`` is ``TransportError/Code/bodyTooLarge``, found while reading: at most a
 ///   few reads more than the limit are ever held in memory.

@@ -1,0 +1,276 @@
+import Foundation
+import HTTPTypes
+import TileStore
+
+#if canImport(FoundationNetworking)
+import FoundationNetworking
+#endif
+
+/// A transport over URLSession, the system's own: the default on Apple platforms.
+///
+/// It has a session to itself, without cache, cookies and stored credentials. Two things differ from what a server sent:
+/// - URLSession decodes `gzip`, `deflate` and `br` by itself. Such a body arrives decoded, and the head loses
+///   `Content-Encoding` and `Content-Length`. A request that names no `Accept-Encoding` asks for `identity`.
+/// - Header fields of one name arrive joined by commas into one.
+///
+/// On Linux, use `AsyncHTTPClientTransport` from `TileCacheNIO` where you can: it is five times faster. What URLSession
+/// cannot keep there:
+/// - The body limit holds for what this transport keeps. URLSession itself may have read tens of megabytes by then.
+/// - Fields whose names differ in case lose all but one, and a header with a byte that is not UTF-8 fails the request.
+/// - Many failures look alike: a head that is too large is ``TransportError/Code/connection``, a
+///   reset within the body is ``TransportError/Code/truncated``. An answer that names two lengths is taken.
+/// - **Foundation ends the process** if a connection closes within a head, or if trailer fields follow a chunked body.
+///   So on Linux it is for servers that you trust.
+public final class URLSessionTransport: TileTransport {
+    private let session: URLSession
+    private let exchanges: URLSessionExchanges
+
+    /// Makes a transport; it connects to nothing yet.
+    ///
+    /// - Parameters:
+    ///   - connectionsPerHost: How many HTTP/1.1 connections one host gets.
+    ///   - headLimit: How large the header fields of an answer may be: bytes of names and values, with 4 a field.
+    public init(connectionsPerHost: Int = 16, headLimit: Int = 64 << 10) {
+        let configuration = URLSessionConfiguration.ephemeral
+        // With no cache, the standard policy neither answers by itself nor adds `Cache-Control: no-cache`.
+        configuration.urlCache = nil
+        configuration.requestCachePolicy = .useProtocolCachePolicy
+        configuration.httpCookieStorage = nil
+        configuration.httpShouldSetCookies = false
+        configuration.httpCookieAcceptPolicy = .never
+        configuration.urlCredentialStorage = nil
+        configuration.httpMaximumConnectionsPerHost = max(1, connectionsPerHost)
+        exchanges = URLSessionExchanges(headLimit: headLimit)
+        session = URLSession(configuration: configuration, delegate: exchanges, delegateQueue: nil)
+    }
+
+    // The session keeps its delegate until it is told to stop.
+    deinit { session.invalidateAndCancel() }
+
+    /// Sends a request and waits for the whole answer.
+    ///
+    /// - Throws: ``TransportError``.
+    public func send(_ request: TransportRequest) async throws(TransportError) -> TransportResponse {
+        let host = request.head.host
+        guard let urlRequest = URLRequest(request) else {
+            throw TransportError(.unsupported, "\(host): only http and https can be asked")
+        }
+        let (task, exchanges) = (session.dataTask(with: urlRequest), exchanges)
+        let result = await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                exchanges.begin(task, request, host, continuation)
+                task.resume()
+                // A cancellation before `begin` found nothing to end.
+                if Task.isCancelled { exchanges.cancel(task) }
+            }
+        } onCancel: {
+            exchanges.cancel(task)
+        }
+        return try result.get()
+    }
+}
+
+extension TransportRequest {
+    /// The timeout, within what timers can add up.
+    fileprivate var longestTimeout: Duration { max(.zero, min(timeout, .seconds(1 << 20))) }
+}
+
+extension URLRequest {
+    fileprivate init?(_ request: TransportRequest) {
+        let head = request.head
+        guard let scheme = head.scheme?.lowercased(), scheme == "http" || scheme == "https", !head.host.isEmpty,
+            let url = URL(string: "\(scheme)://\(head.host)\(head.path ?? "/")")
+        else { return nil }
+        self.init(url: url)
+        httpMethod = head.method.rawValue
+        httpShouldHandleCookies = false
+        // Not the deadline: on Linux a second is the least, and it is only for a pause. Long enough to never come first.
+        timeoutInterval = 60 + request.longestTimeout / .seconds(1)
+        for field in head.headerFields { addValue(field.value, forHTTPHeaderField: field.name.rawName) }
+        if !head.headerFields.contains(.acceptEncoding) {
+            setValue("identity", forHTTPHeaderField: "Accept-Encoding")
+        }
+    }
+}
+
+/// The answers under way in one session.
+private final class URLSessionExchanges: NSObject, URLSessionDataDelegate, Sendable {
+    typealias Answer = Result<TransportResponse, TransportError>
+
+    private struct Exchange {
+        var continuation: CheckedContinuation<Answer, Never>
+        var host: String
+        var bodyLimit: Int
+        var isHead: Bool
+        var deadline: Task<Void, Never>
+        var head: HTTPResponse?
+        var promised: Int?
+        var body = Data()
+    }
+    private let headLimit: Int
+    private let running = Locked<[Int: Exchange]>([:])
+
+    init(headLimit: Int) { self.headLimit = headLimit }
+
+    func begin(
+        _ task: URLSessionTask, _ request: TransportRequest, _ host: String,
+        _ continuation: CheckedContinuation<Answer, Never>
+    ) {
+        running.withLock { running in
+            // Made while the lock is held: a deadline that is over at once then finds the exchange.
+            let deadline = Task {
+                guard (try? await Task.sleep(for: request.longestTimeout)) != nil else { return }
+                fail(task, .timeout, "no complete answer in time")
+            }
+            running[task.taskIdentifier] = Exchange(
+                continuation: continuation, host: host, bodyLimit: max(0, request.bodyLimit),
+                isHead: request.head.method == .head, deadline: deadline)
+        }
+    }
+
+    /// Ends an exchange, once; whatever comes later finds nothing.
+    private func end(_ id: Int, _ answer: (Exchange) -> Answer) {
+        guard let exchange = running.withLock({ $0.removeValue(forKey: id) }) else { return }
+        exchange.deadline.cancel()
+        exchange.continuation.resume(returning: answer(exchange))
+    }
+
+    private func fail(_ task: URLSessionTask, _ code: TransportError.Code, _ message: String) {
+        end(task.taskIdentifier) { .failure(TransportError(code, "\($0.host): \(message)")) }
+        task.cancel()
+    }
+
+    func cancel(_ task: URLSessionTask) { fail(task, .cancelled, "cancelled") }
+
+    // MARK: What URLSession calls
+
+    func urlSession(
+        _ session: URLSession, task: URLSessionTask, willPerformHTTPRedirection response: HTTPURLResponse,
+        newRequest request: URLRequest, completionHandler: @escaping (URLRequest?) -> Void
+    ) {
+        completionHandler(nil)
+    }
+
+    func urlSession(
+        _ session: URLSession, dataTask: URLSessionDataTask, didReceive response: URLResponse,
+        completionHandler: @escaping (URLSession.ResponseDisposition) -> Void
+    ) {
+        completionHandler(take(response, of: dataTask) ? .allow : .cancel)
+    }
+
+    func urlSession(_ session: URLSession, dataTask: URLSessionDataTask, didReceive data: Data) {
+        let fits = running.withLock { running -> Bool? in
+            guard let exchange = running[dataTask.taskIdentifier] else { return nil }
+            guard data.count <= exchange.bodyLimit - exchange.body.count else { return false }
+            running[dataTask.taskIdentifier]?.body.append(data)
+            return true
+        }
+        if fits == false { fail(dataTask, .bodyTooLarge, "the body is larger than allowed") }
+    }
+
+    func urlSession(_ session: URLSession, task: URLSessionTask, didCompleteWithError error: (any Error)?) {
+        // On Linux a redirect that is not followed is announced to nobody else.
+        if error == nil, running.withLock({ $0[task.taskIdentifier] != nil && $0[task.taskIdentifier]?.head == nil }) {
+            guard let response = task.response, take(response, of: task) else { return }
+        }
+        end(task.taskIdentifier) { exchange in
+            if let error {
+                return .failure(TransportError(error, host: exchange.host, headArrived: exchange.head != nil))
+            }
+            guard let head = exchange.head else {
+                return .failure(TransportError(.malformed, "\(exchange.host): an answer without a head"))
+            }
+            if let promised = exchange.promised, exchange.body.count < promised {
+                return .failure(
+                    TransportError(
+                        .truncated, "\(exchange.host): the body has \(exchange.body.count) B of \(promised) B"))
+            }
+            return .success(TransportResponse(head: head, body: exchange.body))
+        }
+    }
+
+    /// Notes the head of an answer, if it may go on.
+    private func take(_ response: URLResponse, of task: URLSessionTask) -> Bool {
+        guard let response = response as? HTTPURLResponse, (200...999).contains(response.statusCode) else {
+            // On Linux an interim answer is announced like a final one; what follows it comes as another.
+            if let interim = response as? HTTPURLResponse, (100...199).contains(interim.statusCode),
+                interim.statusCode != 101
+            {
+                return true
+            }
+            fail(task, .malformed, "no final answer")
+            return false
+        }
+        var fields = HTTPFields()
+        var size = 0
+        for (name, value) in response.allHeaderFields {
+            guard let name = name as? String, let value = value as? String else { continue }
+            size += name.utf8.count + value.utf8.count + 4
+            guard let name = HTTPField.Name(name) else {
+                fail(task, .malformed, "a header field's name is no token")
+                return false
+            }
+            fields.append(HTTPField(name: name, value: value))
+        }
+        guard size <= headLimit else {
+            fail(task, .headTooLarge, "the header fields are \(size) B, above \(headLimit) B")
+            return false
+        }
+        let length = fields[.contentLength].flatMap { Int($0) }
+        let coding = fields[.contentEncoding]?.lowercased() ?? "identity"
+        let isDecoded = ["gzip", "x-gzip", "deflate", "br"].contains(coding)
+        if isDecoded {
+            fields[.contentEncoding] = nil
+            fields[.contentLength] = nil
+        }
+        let head = HTTPResponse(status: .init(code: response.statusCode), headerFields: fields)
+        let isTooLarge = running.withLock { running in
+            guard let exchange = running[task.taskIdentifier] else { return false }
+            running[task.taskIdentifier]?.head = head
+            guard !exchange.isHead, head.status != .noContent, head.status != .notModified, !isDecoded,
+                !fields.contains(.transferEncoding), let length
+            else { return false }
+            running[task.taskIdentifier]?.promised = length
+            return length > exchange.bodyLimit
+        }
+        if isTooLarge { fail(task, .bodyTooLarge, "the body is larger than allowed") }
+        return !isTooLarge
+    }
+}
+
+extension TransportError {
+    fileprivate init(_ error: any Error, host: String, headArrived: Bool) {
+        guard let error = error as? URLError else {
+            self.init(.connection, "\(host): the connection failed", cause: error)
+            return
+        }
+        #if canImport(FoundationNetworking)
+        // Linux has one code for all that TLS refuses; only the text below it tells.
+        if error.code == .unknown, error.localizedDescription.contains("SSL") {
+            self.init(.tls, "\(host): no trusted encryption", cause: error)
+            return
+        }
+        #endif
+        let (code, message): (Code, String) =
+            switch error.code {
+            case .timedOut: (.timeout, "no complete answer in time")
+            case .cannotFindHost, .dnsLookupFailed: (.nameNotFound, "the name is not known")
+            // On Linux most errors are unknown ones.
+            case .networkConnectionLost where headArrived, .unknown where headArrived:
+                (.truncated, "the connection ended within the body")
+            case .secureConnectionFailed, .serverCertificateUntrusted, .serverCertificateHasBadDate,
+                .serverCertificateHasUnknownRoot, .serverCertificateNotYetValid, .clientCertificateRejected,
+                .clientCertificateRequired:
+                (.tls, "no trusted encryption")
+            // A URL that could not be asked was refused before; Linux says so of an answer in another protocol.
+            case .badServerResponse, .cannotParseResponse, .cannotDecodeRawData, .cannotDecodeContentData,
+                .unsupportedURL:
+                (.malformed, "no HTTP")
+            case .dataLengthExceedsMaximum: (.bodyTooLarge, "the body is too large")
+            case .badURL: (.unsupported, "the request cannot be sent")
+            case .cancelled: (.cancelled, "cancelled")
+            default: (.connection, "the connection failed (\(error.code.rawValue))")
+            }
+        self.init(code, "\(host): \(message)", cause: error)
+    }
+}
