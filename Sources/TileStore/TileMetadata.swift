@@ -26,6 +26,14 @@ public struct ResponseFields: Hashable, Sendable {
         let mustRevalidate: Bool
         let noCache: Bool
         let headers: [Header]
+        /// About how many bytes it takes.
+        let length: Int
+
+        /// The most bytes that are kept.
+        static var longest: Int { 65536 }
+
+        /// Whether it can be stored: the status is final, it is not too long, and no time is negative.
+        let isStorable: Bool
 
         init(
             status: Int, mediaType: String?, contentEncoding: String?, staleWhileRevalidate: Int, staleIfError: Int,
@@ -39,6 +47,12 @@ public struct ResponseFields: Hashable, Sendable {
             self.mustRevalidate = mustRevalidate
             self.noCache = noCache
             self.headers = headers
+            length =
+                headers.reduce(0) { $0 + $1.name.utf8.count + $1.value.utf8.count + 8 }
+                + (mediaType?.utf8.count ?? 0) + (contentEncoding?.utf8.count ?? 0)
+            isStorable =
+                (200...599).contains(status) && length <= Self.longest && staleIfError >= 0
+                && staleWhileRevalidate >= 0
         }
     }
 

@@ -211,6 +211,7 @@ extension TileStore {
             } catch let failure as AppendFailure where failure.cause.isFull {
                 // An entry without its blob is a miss, so this order is safe too; it makes the room for the record.
                 try unlinkReleased(ledger)
+                guard try ledger.confirmFolder() else { throw failure }
                 for digest in blobs {
                     memory.remove(digest)
                     try files.unlink(digest.path)

@@ -6,32 +6,41 @@ public import Foundation
 
 /// Writers waiting for the lock; whoever comes first carries out the batch of all.
 struct WriterQueue {
-    var waiting: [PutRequest] = []
+    var waiting: [PutBatch] = []
     var isLed = false
 }
 
+/// Requests that one thread waits for together.
+final class PutBatch: @unchecked Sendable {
+    // Everything is written by the thread that made the batch until it queues it, and by the leader afterwards, until it
+    // is done; the queue's lock orders the two. The requests are memory of the waiting thread's.
+    let requests: UnsafeMutableBufferPointer<PutRequest>
+    var isDone = false
+    /// Why those that are not settled are not.
+    var failure: (any Error)?
+
+    init(_ requests: UnsafeMutableBufferPointer<PutRequest>) { self.requests = requests }
+}
+
 /// A put on its way: what is asked, what was prepared before the lock, and what came of it.
-final class PutRequest: @unchecked Sendable {
-    // The fields are written by the thread that made the request until it queues it, and by the leader afterwards; the
-    // queue's lock orders the two.
-    let key: TileKey
-    let metadata: TileMetadata
-    let digest: BlobDigest?
-    /// The bytes, in case they must be staged under the lock after all.
-    let data: Data?
+struct PutRequest {
+    let tile: TilePut
+    var digest: BlobDigest?
     /// The file in `staging/` with the bytes; `nil` if the blob looked live.
     var staged: String?
-    var isDone = false
-    var outcome: Result<PutOutcome, any Error>?
+    /// What will have come of it when the records stand.
+    var outcome = PutOutcome.olderThanStored
+    /// Whether they do.
+    var isSettled = false
+    /// Whether its key was noted among those of the batch.
+    var isNoted = false
+    /// Whether its bytes were put in the blob's place.
+    var isPublisher = false
 
-    init(key: TileKey, metadata: TileMetadata, data: Data?, digest: BlobDigest?) {
-        self.key = key
-        self.metadata = metadata
-        self.data = data
-        self.digest = digest
-    }
+    @inline(__always)
+    init(_ tile: TilePut) { self.tile = tile }
 
-    var size: Int { data?.count ?? 0 }
+    @inline(__always) var size: Int { tile.data?.count ?? 0 }
 }
 
 extension TileStore {
@@ -46,10 +55,11 @@ extension TileStore {
     /// - Throws: ``StoreError``; then nothing has changed, and the bytes are still the caller's to use.
     @discardableResult
     public func put(_ data: Data?, for key: TileKey, metadata: TileMetadata) throws -> PutOutcome {
-        var staged: Set<BlobDigest> = []
-        let request = try prepare(key, data, metadata, alreadyStaged: &staged)
-        submit([request])
-        return try outcome(of: request)
+        var request = PutRequest(TilePut(key: key, data: data, metadata: metadata))
+        return try withUnsafeMutablePointer(to: &request) { request in
+            try carryOut(UnsafeMutableBufferPointer(start: request, count: 1))
+            return request.pointee.outcome
+        }
     }
 
     /// Stores several tiles in one hold of the lock, in their order.
@@ -59,19 +69,13 @@ extension TileStore {
     /// - Throws: ``StoreError`` of the first tile that failed; those before it are stored.
     @discardableResult
     public func put(_ tiles: [TilePut]) throws -> [PutOutcome] {
-        var requests: [PutRequest] = []
-        requests.reserveCapacity(tiles.count)
-        var staged: Set<BlobDigest> = []
-        do {
-            for tile in tiles {
-                requests.append(try prepare(tile.key, tile.data, tile.metadata, alreadyStaged: &staged))
-            }
-        } catch {
-            for request in requests { discard(request) }
-            throw error
-        }
-        submit(requests)
-        return try requests.map { try outcome(of: $0) }
+        guard !tiles.isEmpty else { return [] }
+        let requests = UnsafeMutableBufferPointer<PutRequest>.allocate(capacity: tiles.count)
+        defer { requests.deallocate() }
+        _ = requests.initialize(from: tiles.lazy.map { PutRequest($0) })
+        defer { requests.deinitialize() }
+        try carryOut(requests)
+        return requests.map(\.outcome)
     }
 
     /// Stores a tile whose bytes are in a file of the caller's, which stays as it is.
@@ -98,7 +102,7 @@ extension TileStore {
             else { return false }
             var lines = LineBuffer()
             var sets = PendingSets()
-            let set = sets.number(for: metadata.response, tables, ledger, &lines)
+            let set = tables.read { t, _ in sets.number(for: metadata.response, t, ledger, &lines) }
             lines.put(
                 key, blob: entry.blob, size: entry.size, set: set, metadata, recency: entry.recency,
                 lastUsed: entry.lastUsed)
@@ -109,63 +113,83 @@ extension TileStore {
 
     // MARK: Before the lock
 
-    private func outcome(of request: PutRequest) throws -> PutOutcome {
-        guard let outcome = request.outcome else {
-            throw StoreError(.io, "a put of \(request.key) was lost; try again")
-        }
-        return try outcome.get()
+    /// Prepares requests and has them settled: by this thread, or by the one that leads those that wait.
+    private func carryOut(_ requests: UnsafeMutableBufferPointer<PutRequest>) throws {
+        defer { discard(requests) }
+        try prepare(requests)
+        let failure = submit(requests)
+        // What stands, stands: that an eviction failed afterwards is made up for by the next one.
+        if requests.allSatisfy(\.isSettled) { return }
+        throw failure ?? StoreError(.io, "a put of \(requests[0].tile.key) was lost; try again")
     }
 
-    private func check(_ metadata: TileMetadata, size: Int) throws {
-        guard size < Int(UInt32.max) else {
-            throw StoreError(.invalidValue, "a blob of \(size) bytes is too large; the most is 4 GiB - 2")
+    @inline(__always)
+    private func check(_ metadata: borrowing TileMetadata, size: Int) throws {
+        var length = 0
+        if case .text(let text) = metadata.tag { length = text.utf8.count }
+        guard size < Int(UInt32.max), length <= TagBytes.longest, metadata.response.storage.isStorable else {
+            throw refusal(copy metadata, size, tagLength: length)
         }
-        guard (metadata.etag?.utf8.count ?? 0) <= TagArena.longest else {
-            throw StoreError(.invalidValue, "an ETag of more than \(TagArena.longest) bytes cannot be kept")
+    }
+
+    private func refusal(_ metadata: TileMetadata, _ size: Int, tagLength: Int) -> StoreError {
+        if size >= Int(UInt32.max) {
+            return StoreError(.invalidValue, "a blob of \(size) bytes is too large; the most is 4 GiB - 2")
+        }
+        if tagLength > TagBytes.longest {
+            return StoreError(.invalidValue, "an ETag of more than \(TagBytes.longest) bytes cannot be kept")
         }
         let response = metadata.response
-        guard (200...599).contains(response.status) else {
-            throw StoreError(.invalidValue, "status \(response.status) is not final (200 to 599)")
+        if !(200...599).contains(response.status) {
+            return StoreError(.invalidValue, "status \(response.status) is not final (200 to 599)")
         }
-        let length =
-            response.headers.reduce(0) { $0 + $1.name.utf8.count + $1.value.utf8.count + 8 }
-            + (response.mediaType?.utf8.count ?? 0) + (response.contentEncoding?.utf8.count ?? 0)
-        guard length <= 65536, response.staleIfError >= 0, response.staleWhileRevalidate >= 0 else {
-            throw StoreError(.invalidValue, "response fields of \(length) bytes cannot be kept; the most is 65536")
-        }
+        let (length, most) = (response.storage.length, ResponseFields.Storage.longest)
+        return StoreError(
+            .invalidValue, "response fields of \(length) bytes cannot be kept; the most is \(most)")
     }
 
-    /// Hashes, and stages the bytes unless the blob looks live: its file is there and of the right length.
-    private func prepare(
-        _ key: TileKey, _ data: Data?, _ metadata: TileMetadata, alreadyStaged: inout Set<BlobDigest>
-    ) throws -> PutRequest {
-        try check(metadata, size: data?.count ?? 0)
-        guard !isReadOnly else {
-            throw StoreError(.readOnly, "\(files.location) is open for reading alone; \(key) cannot be stored")
-        }
-        guard let data else { return PutRequest(key: key, metadata: metadata, data: nil, digest: nil) }
-        let digest = data.withUnsafeBytes { BlobDigest(hashing: $0) }
-        let request = PutRequest(key: key, metadata: metadata, data: data, digest: digest)
-        if alreadyStaged.contains(digest) { return request }
-        do throws(FileError) {
-            let live = tables.read { t, _ in t.find(digest) != nil }
-            let now = environment.coarseTicks()
-            if live, vouched.withLock({ $0.contains(digest, at: now) }) { return request }
-            if live, let status = try files.status(at: digest.path), status.kind == .file,
-                status.size == Int64(data.count)
-            {
-                vouched.withLock { $0.insert(digest, at: now) }
-                alreadyStaged.insert(digest)
-                return request
+    /// Hashes, and stages the bytes of those whose blob does not look live: its file is there and of the right length.
+    private func prepare(_ requests: UnsafeMutableBufferPointer<PutRequest>) throws {
+        for i in requests.indices {
+            try check(requests[i].tile.metadata, size: requests[i].size)
+            guard !isReadOnly else {
+                throw StoreError(
+                    .readOnly, "\(files.location) is open for reading alone; \(requests[i].tile.key) cannot be stored")
             }
-            try stage(request, data)
-            alreadyStaged.insert(digest)
-            return request
-        } catch { throw StoreError(error, in: files.location) }
+            requests[i].digest = requests[i].tile.data.map { $0.withUnsafeBytes { BlobDigest(hashing: $0) } }
+        }
+        var ready: Set<BlobDigest> = []
+        let now = environment.coarseTicks()
+        var last: BlobDigest?
+        for i in requests.indices {
+            // Equal ones often follow each other.
+            guard let digest = requests[i].digest, digest != last else { continue }
+            let live = tables.read { t, _ in t.find(digest) != nil }
+            if !live || !vouched.withLock({ $0.contains(digest, at: now) }), ready.insert(digest).inserted {
+                do throws(FileError) { try provide(&requests[i], digest, looksLive: live, now) } catch {
+                    throw StoreError(error, in: files.location)
+                }
+            }
+            last = digest
+        }
     }
 
-    private func stage(_ request: PutRequest, _ data: Data) throws(FileError) {
-        let path = "staging/" + String(environment.random(), radix: 36)
+    /// Sees to it that a blob's bytes are in its place, or staged.
+    private func provide(
+        _ request: inout PutRequest, _ digest: BlobDigest, looksLive: Bool, _ now: UInt64
+    ) throws(FileError) {
+        if looksLive, let status = try files.status(at: digest.path), status.kind == .file,
+            status.size == Int64(request.size)
+        {
+            vouched.withLock { $0.insert(digest, at: now) }
+        } else {
+            try stage(&request)
+        }
+    }
+
+    private func stage(_ request: inout PutRequest) throws(FileError) {
+        guard let data = request.tile.data else { return }
+        let path = stagingNames.next()
         let durable = configuration.durability == .durable
         let result = data.withUnsafeBytes { bytes -> Result<Void, FileError> in
             do throws(FileError) {
@@ -183,85 +207,76 @@ extension TileStore {
         request.staged = path
     }
 
-    private func discard(_ request: PutRequest) {
-        guard let staged = request.staged else { return }
-        request.staged = nil
-        // What stays behind is swept when the cache is opened an hour later.
-        _ = try? files.unlink(staged)
+    /// Removes what was staged and has not been put in place.
+    private func discard(_ requests: UnsafeMutableBufferPointer<PutRequest>) {
+        for i in requests.indices {
+            guard let staged = requests[i].staged else { continue }
+            requests[i].staged = nil
+            // What stays behind is swept when the cache is opened an hour later.
+            _ = try? files.unlink(staged)
+        }
     }
 
     // MARK: The queue
 
     /// Has requests carried out: by this thread together with those that wait, or by the thread that is at it.
-    private func submit(_ requests: [PutRequest]) {
-        guard !requests.isEmpty else { return }
-        queue.withLock { $0.waiting.append(contentsOf: requests) }
+    ///
+    /// - Returns: Why some were not.
+    private func submit(_ requests: UnsafeMutableBufferPointer<PutRequest>) -> (any Error)? {
+        // Mostly nobody else is at it, and then there is nothing to wait for and nobody to wake.
+        if queue.withLock({ !$0.isLed && $0.waiting.isEmpty }) {
+            let batch = CollectionOfOne(requests)
+            if let failure = commit.tryWithLock({ ledger -> (any Error)? in perform(batch, ledger) }) {
+                return failure
+            }
+        }
+        let batch = PutBatch(requests)
+        queue.withLock { $0.waiting.append(batch) }
         while true {
-            let batch: [PutRequest]? = queue.wait { queue in
-                // They were queued together, so they are done together.
-                if requests[requests.count - 1].isDone { return .some(nil) }
+            let leads = queue.wait { queue -> Bool? in
+                if batch.isDone { return false }
                 guard !queue.isLed else { return nil }
                 queue.isLed = true
-                defer { queue.waiting = [] }
-                return .some(queue.waiting)
+                return true
             }
-            guard let batch else { return }
-            carryOut(batch)
-            queue.withLock { queue in
-                for request in batch { request.isDone = true }
-                queue.isLed = false
+            guard leads else { return batch.failure }
+            commit.withLock { ledger in
+                let batches = queue.withLock { queue in
+                    defer { queue.waiting = [] }
+                    return queue.waiting
+                }
+                let failure = perform(batches.map(\.requests), ledger)
+                queue.withLock { queue in
+                    for batch in batches {
+                        if !batch.requests.allSatisfy(\.isSettled) { batch.failure = failure }
+                        batch.isDone = true
+                    }
+                    queue.isLed = false
+                }
             }
             queue.wakeAll()
         }
     }
 
-    private func carryOut(_ batch: [PutRequest]) {
+    /// Carries out requests, and evicts what has become too much.
+    private func perform(
+        _ batches: some Collection<UnsafeMutableBufferPointer<PutRequest>>, _ ledger: Ledger
+    ) -> (any Error)? {
         do {
-            try commit.withLock { ledger in
-                var goal = EvictionGoal()
-                try hold(ledger) { ledger in
-                    try perform(batch, ledger)
-                    goal = try evictToLimits(ledger)
-                }
-                while !goal.isReached { try hold(ledger) { goal = try evict(goal, $0) } }
-                if isCompactionDue(ledger) { maintenance?.scheduleCompaction() }
+            // Where blobs are to be put in place it must be certain which folder that is.
+            let appendsOnly = batches.allSatisfy { $0.allSatisfy { $0.staged == nil } }
+            var goal = EvictionGoal()
+            try hold(ledger, appendsOnly: appendsOnly) { ledger in
+                try record(batches, ledger)
+                if ledger.glance.exceedsLimits { goal = try evictToLimits(ledger) }
             }
-        } catch {
-            for request in batch where request.outcome == nil { request.outcome = .failure(error) }
-        }
-        for request in batch { discard(request) }
+            while !goal.isReached { try hold(ledger) { goal = try evict(goal, $0) } }
+            if isCompactionDue(ledger) { maintenance?.scheduleCompaction() }
+            return nil
+        } catch { return error }
     }
 
     // MARK: Under the lock
-
-    /// Sets defined by lines that are not in the tables yet.
-    struct PendingSets {
-        private var numbers: [ResponseFields: UInt32] = [:]
-        private var next: UInt32 = 0
-
-        /// The number of a set, writing its definition if this journal has none.
-        mutating func number(
-            for fields: ResponseFields, _ tables: Striped<Tables, ReaderLocal>, _ ledger: Ledger,
-            _ lines: inout LineBuffer
-        ) -> UInt32 {
-            if let last = ledger.lastSet, last.fields.storage === fields.storage, last.loads == ledger.loads,
-                last.generation == ledger.generation
-            {
-                return last.number
-            }
-            if let known = tables.read({ t, _ in t.definedSet(fields) }) {
-                ledger.lastSet = (fields, known, ledger.generation, ledger.loads)
-                return known
-            }
-            if let pending = numbers[fields] { return pending }
-            let (old, fresh) = tables.read { t, _ in (t.setNumbers[fields], t.nextSet) }
-            let number = old ?? max(fresh, next)
-            if old == nil { next = number + 1 }
-            numbers[fields] = number
-            lines.set(number, fields)
-            return number
-        }
-    }
 
     private func isOlder(_ new: TileMetadata, than old: TileMetadata) -> Bool {
         guard let newDate = new.date, let oldDate = old.date else { return false }
@@ -269,106 +284,128 @@ extension TileStore {
     }
 
     /// Carries out puts in their order: publishes blobs, appends records, unlinks what nothing refers to any more.
-    private func perform(_ batch: [PutRequest], _ ledger: Ledger) throws {
-        try flushIfEvictionIsNear(batch, ledger)
-        var pending = PendingBatch()
-        for request in batch {
+    private func record(
+        _ batches: some Collection<UnsafeMutableBufferPointer<PutRequest>>, _ ledger: Ledger
+    ) throws {
+        try flushIfEvictionIsNear(batches, ledger)
+        let pending = ledger.pending
+        let isAlone = batches.count == 1 && batches.allSatisfy { $0.count == 1 }
+        for requests in batches {
+            var next = 0
+            while next < requests.count {
+                var halt = Halt.none
+                // As many as can be decided on by a look into the tables; a writer of another process waits meanwhile.
+                tables.read { t, _ in
+                    let end = min(next + 64, requests.count)
+                    while next < end, halt == .none {
+                        guard let request = requests.baseAddress.map({ $0 + next }) else { return }
+                        halt = decide(request, isAlone: isAlone, t, pending, ledger)
+                        if halt == .none { next += 1 }
+                    }
+                }
+                switch halt {
+                case .none: if pending.lines.count > 1 << 18 { try settle(pending, ledger) }
+                case .settle: try settle(pending, ledger)
+                case .publish:
+                    do { try publish(&requests[next], pending, ledger) } catch {
+                        try settle(pending, ledger)
+                        throw error
+                    }
+                }
+            }
+        }
+        try settle(pending, ledger)
+    }
+
+    /// What keeps a request from being decided on.
+    private enum Halt { case none, settle, publish }
+
+    @inline(__always)
+    private func decide(
+        _ request: UnsafeMutablePointer<PutRequest>, isAlone: Bool, _ t: Tables, _ pending: PendingRecords,
+        _ ledger: Ledger
+    ) -> Halt {
+        if !isAlone, !request.pointee.isNoted {
             // Equal keys have equal marks; that others may have them too only costs an early append.
-            let mark = batch.count == 1 ? 0 : request.key.mark
-            if batch.count > 1, pending.keys.contains(mark) { try settle(&pending, ledger) }
-            do {
-                try decide(request, &pending, ledger)
-                if batch.count > 1 { pending.keys.insert(mark) }
-            } catch {
-                try settle(&pending, ledger)
-                throw error
-            }
-            if pending.lines.count > 1 << 18 { try settle(&pending, ledger) }
+            guard pending.insert(request.pointee.tile.key.mark) else { return .settle }
+            request.pointee.isNoted = true
         }
-        try settle(&pending, ledger)
+        let packed = t.packed(request.pointee.tile.key, &ledger.names)
+        let slot = packed.flatMap { t.find($0) }
+        let digest = request.pointee.digest
+        let date = slot.map { t.details.date(t.entries[$0].pointee.details) } ?? Timestamp.absent
+        let isOld = date != Timestamp.absent && request.pointee.tile.metadata.date.map { $0.packed < date } ?? false
+        let isTooLarge =
+            t.limits.capacity.map { digest != nil && t.allocated(request.pointee.size) > $0 } ?? false
+            && !t.isPinned(request.pointee.tile.key)
+        var isNew = false
+        if !isOld, !isTooLarge, let digest, pending.published.isEmpty || !pending.published.contains(digest) {
+            isNew = t.find(digest) == nil
+            if isNew || request.pointee.staged != nil { return .publish }
+        }
+        pending.requests.append(request)
+        if isOld {
+            request.pointee.outcome = .olderThanStored
+        } else if isTooLarge {
+            if slot != nil { pending.lines.gone(CollectionOfOne(request.pointee.tile.key)) }
+            request.pointee.outcome = .largerThanCapacity
+        } else {
+            let set = pending.sets.number(
+                for: request.pointee.tile.metadata.response, t, ledger, &pending.lines)
+            pending.recency = max(pending.recency &+ 1, t.nextSequence)
+            pending.add(request, packed, set: set)
+            // A blob that was put in place for this request is new to the tables.
+            let newBlob = digest.map { request.pointee.isPublisher && t.find($0) == nil } ?? false
+            request.pointee.outcome = .stored(blob: digest, newBlob: newBlob)
+        }
+        return .none
     }
 
-    /// Records that are not yet in the journal, and what was done for them already.
-    private struct PendingBatch: ~Copyable {
-        var lines = LineBuffer()
-        var sets = PendingSets()
-        var keys: Set<UInt64> = []
-        var published: Set<BlobDigest> = []
-        var requests: [(request: PutRequest, outcome: PutOutcome)] = []
-        var recency: UInt64 = 0
-    }
-
-    private func decide(_ request: PutRequest, _ pending: inout PendingBatch, _ ledger: Ledger) throws {
-        let look = tables.read { t, _ -> (exists: Bool, date: UInt32, isLive: Bool, capacity: Int?, next: UInt64) in
-            let slot = t.packed(request.key, &ledger.names).flatMap { t.find($0) }
-            return (
-                slot != nil, slot.map { t.entries[$0].pointee.date } ?? Timestamp.absent,
-                request.digest.map { t.find($0) != nil } ?? true, t.limits.capacity, t.nextSequence
-            )
+    /// Puts a blob in its place.
+    private func publish(_ request: inout PutRequest, _ pending: PendingRecords, _ ledger: Ledger) throws {
+        guard let digest = request.digest else { return }
+        guard try ledger.confirmFolder() else {
+            throw StoreError(.busy, "\(files.location) was replaced while a tile was put into it; try again")
         }
-        if let date = request.metadata.date, look.date != Timestamp.absent, date.packed < look.date {
-            pending.requests.append((request, .olderThanStored))
-            return
-        }
-        if let capacity = look.capacity, request.digest != nil, allocated(request.size) > capacity,
-            !tables.read({ t, _ in t.isPinned(request.key) })
-        {
-            if look.exists {
-                pending.lines.gone(CollectionOfOne(request.key))
-            }
-            pending.requests.append((request, .largerThanCapacity))
-            return
-        }
-        var newBlob = false
-        if let digest = request.digest, !pending.published.contains(digest) {
-            newBlob = !look.isLive
-            if newBlob || request.staged != nil {
-                try publish(request, digest)
-                pending.published.insert(digest)
-            }
-        }
-        let set = pending.sets.number(
-            for: request.metadata.response, tables, ledger, &pending.lines)
-        pending.recency = max(pending.recency + 1, look.next)
-        pending.lines.put(
-            request.key, blob: request.digest, size: request.size, set: set, request.metadata, recency: pending.recency)
-        pending.requests.append((request, .stored(blob: request.digest, newBlob: newBlob)))
-    }
-
-    private func publish(_ request: PutRequest, _ digest: BlobDigest) throws {
         // It looked live before the lock and is not: evicted meanwhile.
-        if request.staged == nil, let data = request.data { try stage(request, data) }
+        if request.staged == nil {
+            do throws(FileError) { try stage(&request) } catch { throw StoreError(error, in: files.location) }
+        }
         guard let staged = request.staged else { return }
         try prepareShard(digest.shard)
+        let path = digest.path
         do throws(FileError) {
-            try files.rename(staged, to: digest.path)
+            try files.rename(staged, to: path)
         } catch {
             if error.number == Errno.noEntry {
                 // The shard's folder went away (a purge, a person): make it again, once.
                 shards.withLock { $0 = ShardSet() }
                 try prepareShard(digest.shard)
-                try files.rename(staged, to: digest.path)
-            } else if let status = try files.status(at: digest.path), status.kind == .folder {
-                try quarantine(digest.path)
-                try files.rename(staged, to: digest.path)
+                try files.rename(staged, to: path)
+            } else if let status = try files.status(at: path), status.kind == .folder {
+                try quarantine(path)
+                try files.rename(staged, to: path)
             } else {
                 throw error
             }
         }
         request.staged = nil
+        request.isPublisher = true
+        pending.published.insert(digest)
         memory.remove(digest)
-        tables.write { t in
-            // Fresh bytes in an old blob's place are checked anew when they are read.
-            if let slot = t.find(digest) { t.blobs[slot].pointee.flags &= ~BlobRecord.verified }
+        // Fresh bytes in an old blob's place are checked anew when they are read.
+        if tables.read({ t, _ in t.find(digest) != nil }) {
+            tables.write { t in
+                if let slot = t.find(digest) { t.blobs[slot].pointee.flags &= ~BlobRecord.verified }
+            }
         }
         if configuration.durability == .durable { try files.syncFolder(ShardSet.path(digest.shard)) }
     }
 
-    private func settle(_ pending: inout PendingBatch, _ ledger: Ledger) throws {
-        guard !pending.requests.isEmpty || !pending.published.isEmpty else { return }
-        defer { pending = PendingBatch() }
+    private func settle(_ pending: PendingRecords, _ ledger: Ledger) throws {
+        defer { pending.removeAll() }
         do {
-            if pending.lines.count > 0 { try appendRecords(pending.lines, ledger) }
+            if pending.lines.count > 0 { try appendRecords(pending.lines, knowing: pending, ledger) }
         } catch {
             // Whole lines that got through stand; blobs that were published for the others must go again.
             for digest in pending.published where !tables.read({ t, _ in t.find(digest) != nil }) {
@@ -376,20 +413,24 @@ extension TileStore {
             }
             throw error
         }
-        for (request, outcome) in pending.requests { request.outcome = .success(outcome) }
+        for request in pending.requests { request.pointee.isSettled = true }
     }
 
     func allocated(_ size: Int) -> Int { (size + files.blockSize - 1) / files.blockSize * files.blockSize }
 
     /// Appends records, with what has to come first, and unlinks the blobs whose count they brought to 0.
-    func appendRecords(_ lines: borrowing LineBuffer, _ ledger: Ledger) throws {
-        if let boot = environment.bootID, tables.read({ t, _ in t.boot == nil }) {
+    ///
+    /// - Parameter known: Whose lines they are, if some of them need not be read back.
+    func appendRecords(
+        _ lines: borrowing LineBuffer, knowing known: PendingRecords? = nil, _ ledger: Ledger
+    ) throws {
+        if !ledger.glance.hasBoot, let boot = environment.bootID {
             var mark = LineBuffer(capacity: 128)
             mark.boot(boot)
             try ledger.append(mark, .live(tables))
         }
         defer { if ledger.hasReleased { forgetReleased(ledger) } }
-        try ledger.append(lines, .live(tables))
+        try ledger.append(lines, knowing: known, .live(tables))
         try unlinkReleased(ledger)
     }
 
@@ -409,6 +450,8 @@ extension TileStore {
             defer { t.released.removeAll(keepingCapacity: true) }
             return t.released.filter { t.find($0) == nil }
         }
+        // In a folder that has taken this one's place the same names may mean tiles that are in use.
+        guard try gone.isEmpty || ledger.confirmFolder() else { return }
         for digest in gone {
             memory.remove(digest)
             vouched.withLock { $0.remove(digest) }

@@ -44,21 +44,26 @@ extension TileStore {
         }
         do { try appendRecords(lines, ledger) } catch {
             // They can be written down later; those that were are known by then and count once more at most.
-            tables.writeAll { _, locals in
+            var left: [PendingUse]? = order
+            tables.forEachLocal { local in
+                guard let uses = left else { return }
+                left = nil
                 // Others may have been noted since; those are later.
-                let later = locals[0].uses.take()
-                locals[0].uses.replace(order + later)
+                let later = local.uses.take()
+                local.uses.replace(uses + later)
             }
             throw error
         }
     }
 
     /// Before puts that may bring an eviction: what this process has used must not be taken for unused.
-    func flushIfEvictionIsNear(_ batch: [PutRequest], _ ledger: Ledger) throws {
-        let near = tables.read { t, _ -> Bool in
-            if t.unpinnedEntries + batch.count > t.limits.entryLimit { return true }
-            guard let capacity = t.limits.capacity else { return false }
-            return t.allocatedUnpinned + batch.reduce(0) { $0 + allocated($1.size) } > capacity
+    func flushIfEvictionIsNear(
+        _ batches: some Collection<UnsafeMutableBufferPointer<PutRequest>>, _ ledger: Ledger
+    ) throws {
+        let glance = ledger.glance
+        var near = batches.reduce(0) { $0 + $1.count } > glance.entryRoom
+        if let room = glance.byteRoom {
+            near = near || batches.reduce(0) { $1.reduce($0) { $0 + allocated($1.size) } } > room
         }
         if near { try flushUses(ledger) }
     }

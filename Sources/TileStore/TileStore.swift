@@ -16,6 +16,7 @@ public final class TileStore: Sendable {
     let memory: MemoryTier
     let shards = Locked(ShardSet())
     let vouched = Locked(VouchedDigests())
+    let stagingNames: StagingNames
     private let salt: String
     /// Whether the machine was started anew since blobs were written that nobody has hashed since.
     let suspicious: Locked<Bool>
@@ -39,6 +40,7 @@ public final class TileStore: Sendable {
         self.environment = environment
         self.configuration = configuration
         files = environment.files
+        stagingNames = StagingNames(environment.random())
         let ledger = Ledger(environment: environment, durable: configuration.durability == .durable)
         do {
             let marker = try CacheFolder.open(environment, configuration, ledger)
@@ -128,10 +130,13 @@ public final class TileStore: Sendable {
     }
 
     /// The same for a thread that has the ledger already.
-    func hold<R>(_ ledger: Ledger, _ body: (Ledger) throws -> R) throws -> R {
+    ///
+    /// - Parameter appendsOnly: As in ``Ledger/acquire(wait:folderIsNew:appendsOnly:)``.
+    @inline(__always)
+    func hold<R>(_ ledger: Ledger, appendsOnly: Bool = false, _ body: (Ledger) throws -> R) throws -> R {
         do {
             guard !ledger.isClosed else { throw closedError }
-            try ledger.acquire(wait: configuration.lockWait)
+            try ledger.acquire(wait: configuration.lockWait, appendsOnly: appendsOnly)
             defer { ledger.release() }
             if try !ledger.advance(.live(tables), underLock: true) { try reload(ledger, underLock: true) }
             defer { if ledger.hasDropped { sweepDropped(ledger) } }
@@ -153,10 +158,10 @@ public final class TileStore: Sendable {
     func reload(_ ledger: Ledger, underLock: Bool) throws {
         guard let fresh = try ledger.load(underLock: underLock) else { return }
         shards.withLock { $0 = ShardSet() }
-        tables.writeAll { tables, locals in
-            // Pending uses are kept by numbers that only the old tables understand.
-            for i in locals.indices {
-                let moved = locals[i].uses.take().compactMap { use -> PendingUse? in
+        tables.write(
+            visiting: { tables, local in
+                // Pending uses are kept by numbers that only the old tables understand.
+                let moved = local.uses.take().compactMap { use -> PendingUse? in
                     guard !use.key.isResource || tables.find(use.key) != nil,
                         let key = fresh.entering(tables.key(use.key))
                     else { return nil }
@@ -164,10 +169,9 @@ public final class TileStore: Sendable {
                     moved.key = key
                     return moved
                 }
-                locals[i].uses.replace(moved)
-            }
-            tables = fresh
-        }
+                local.uses.replace(moved)
+            },
+            then: { $0 = fresh })
     }
 
     /// Reads what other processes have written, without waiting for anybody.

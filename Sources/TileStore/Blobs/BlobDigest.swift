@@ -29,54 +29,38 @@ public struct BlobDigest: Hashable, Comparable, Sendable, BitwiseCopyable, Custo
     /// Parses 64 lower-case hexadecimal digits without a copy.
     init?(hex: UnsafeRawBufferPointer) {
         guard hex.count == 64 else { return nil }
+        func half(_ from: Int) -> UInt32? {
+            HexDigits.bytes(hex.loadUnaligned(fromByteOffset: from, as: UInt64.self))
+        }
         func word(_ from: Int) -> UInt64? {
-            var word: UInt64 = 0
-            var bad: UInt8 = 0
-            for i in 0..<8 {
-                let high = Self.digitValues[Int(hex[from + 2 * i])]
-                let low = Self.digitValues[Int(hex[from + 2 * i + 1])]
-                bad |= high | low
-                word |= UInt64(high << 4 | (low & 15)) << (8 * UInt64(i))
-            }
-            return bad < 16 ? UInt64(littleEndian: word) : nil
+            guard let low = half(from), let high = half(from + 8) else { return nil }
+            return UInt64(littleEndian: UInt64(UInt32(littleEndian: high)) << 32 | UInt64(UInt32(littleEndian: low)))
         }
         guard let a = word(0), let b = word(16), let c = word(32), let d = word(48) else { return nil }
         (self.a, self.b, self.c, self.d) = (a, b, c, d)
     }
 
-    // A table of plain bytes: 255 for what is no digit. Never freed.
-    private nonisolated(unsafe) static let digitValues: UnsafePointer<UInt8> = {
-        let table = UnsafeMutablePointer<UInt8>.allocate(capacity: 256)
-        for i in 0..<256 { table[i] = hexDigitValue(UInt8(i)) ?? 255 }
-        return UnsafePointer(table)
-    }()
-
-    /// Calls the body with each of the 64 digits in turn.
+    /// Writes the 64 digits.
     @inline(__always)
-    func forEachHexDigit(_ body: (UInt8) -> Void) {
-        func emit(_ word: UInt64) {
-            var word = UInt64(littleEndian: word)
-            for _ in 0..<8 {
-                let (high, low) = (UInt8(word >> 4 & 15), UInt8(word & 15))
-                body(high < 10 ? 0x30 + high : 0x57 + high)
-                body(low < 10 ? 0x30 + low : 0x57 + low)
-                word >>= 8
-            }
+    func spell(to out: UnsafeMutableRawPointer) {
+        func spell(_ word: UInt64, _ at: Int) {
+            let word = UInt64(littleEndian: word)
+            let low = UInt32(littleEndian: UInt32(truncatingIfNeeded: word))
+            let high = UInt32(littleEndian: UInt32(truncatingIfNeeded: word >> 32))
+            out.storeBytes(of: HexDigits.spell(low), toByteOffset: at, as: UInt64.self)
+            out.storeBytes(of: HexDigits.spell(high), toByteOffset: at + 8, as: UInt64.self)
         }
-        emit(a)
-        emit(b)
-        emit(c)
-        emit(d)
+        spell(a, 0)
+        spell(b, 16)
+        spell(c, 32)
+        spell(d, 48)
     }
 
     /// 64 lower-case hexadecimal digits.
     public var description: String {
         String(unsafeUninitializedCapacity: 64) { buffer in
-            var at = 0
-            forEachHexDigit {
-                buffer[at] = $0
-                at += 1
-            }
+            guard let base = buffer.baseAddress else { return 0 }
+            spell(to: base)
             return 64
         }
     }
@@ -87,12 +71,9 @@ public struct BlobDigest: Hashable, Comparable, Sendable, BitwiseCopyable, Custo
     /// Where the blob lies in the cache: `objects/ab/abcd…`.
     package var path: String {
         String(unsafeUninitializedCapacity: 75) { buffer in
+            guard let base = buffer.baseAddress else { return 0 }
             _ = buffer.update(from: "objects/".utf8)
-            var at = 11
-            forEachHexDigit {
-                buffer[at] = $0
-                at += 1
-            }
+            spell(to: base + 11)
             (buffer[8], buffer[9], buffer[10]) = (buffer[11], buffer[12], 0x2F)
             return 75
         }
@@ -106,15 +87,12 @@ public struct BlobDigest: Hashable, Comparable, Sendable, BitwiseCopyable, Custo
             (0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
         let result = withUnsafeMutableBytes(of: &storage) { raw -> Result<R, E> in
             let prefix: StaticString = "objects/"
-            raw.baseAddress?.copyMemory(from: prefix.utf8Start, byteCount: 8)
-            var at = 11
-            forEachHexDigit {
-                raw[at] = $0
-                at += 1
-            }
+            let base = raw.baseAddress.unsafelyUnwrapped
+            base.copyMemory(from: prefix.utf8Start, byteCount: 8)
+            spell(to: base + 11)
             (raw[8], raw[9], raw[10]) = (raw[11], raw[12], 0x2F)
             raw[75] = 0
-            let path = UnsafeRawPointer(raw.baseAddress.unsafelyUnwrapped).assumingMemoryBound(to: CChar.self)
+            let path = UnsafeRawPointer(base).assumingMemoryBound(to: CChar.self)
             do throws(E) { return .success(try body(path)) } catch { return .failure(error) }
         }
         return try result.get()

@@ -2,61 +2,58 @@
 import CryptoKit
 
 /// SHA-256 by CryptoKit.
-struct SHA256 {
-    private var state = CryptoKit.SHA256()
-    init() {}
-
-    mutating func update(_ bytes: UnsafeRawBufferPointer) { state.update(bufferPointer: bytes) }
-    mutating func finish() -> BlobDigest { state.finalize().withUnsafeBytes { BlobDigest(bytes: $0) } }
-
+enum SHA256 {
     static func digest(of bytes: UnsafeRawBufferPointer) -> BlobDigest {
-        var hash = SHA256()
-        hash.update(bytes)
-        return hash.finish()
+        var state = CryptoKit.SHA256()
+        state.update(bufferPointer: bytes)
+        return state.finalize().withUnsafeBytes { BlobDigest(bytes: $0) }
     }
 }
 #else
 import CLibcrypto
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#endif
 
 /// SHA-256 by libcrypto's EVP interface, with the algorithm fetched once (the one-call form fetches it every time).
-struct SHA256: ~Copyable {
-    // Both pointers are used by one value only; the algorithm itself is immutable and shared by all.
+enum SHA256 {
+    // The algorithm itself is immutable and shared by all threads.
     private nonisolated(unsafe) static let algorithm: OpaquePointer = {
         guard let algorithm = EVP_MD_fetch(nil, "SHA256", nil) else {
             preconditionFailure("libcrypto offers no SHA-256: its configuration on this machine is broken")
         }
         return algorithm
     }()
-    private let context: OpaquePointer
 
-    init() {
+    /// Hashes bytes in the calling thread's own context: making one costs as much as hashing a small tile.
+    static func digest(of bytes: UnsafeRawBufferPointer) -> BlobDigest {
+        if let known = pthread_getspecific(threadContext) { return digest(of: bytes, OpaquePointer(known)) }
         guard let context = EVP_MD_CTX_new() else { preconditionFailure("out of memory") }
-        self.context = context
-        restart()
+        pthread_setspecific(threadContext, UnsafeRawPointer(context))
+        return digest(of: bytes, context)
     }
 
-    deinit { EVP_MD_CTX_free(context) }
-
-    private func restart() {
-        precondition(EVP_DigestInit_ex2(context, Self.algorithm, nil) == 1, "libcrypto cannot start a SHA-256")
-    }
-
-    mutating func update(_ bytes: UnsafeRawBufferPointer) {
-        precondition(EVP_DigestUpdate(context, bytes.baseAddress, bytes.count) == 1, "libcrypto cannot hash")
-    }
-
-    mutating func finish() -> BlobDigest {
+    private static func digest(of bytes: UnsafeRawBufferPointer, _ context: OpaquePointer) -> BlobDigest {
         withUnsafeTemporaryAllocation(byteCount: 32, alignment: 8) { out in
-            let pointer = out.baseAddress?.assumingMemoryBound(to: UInt8.self)
-            precondition(EVP_DigestFinal_ex(context, pointer, nil) == 1, "libcrypto cannot finish a SHA-256")
+            let result = out.baseAddress?.assumingMemoryBound(to: UInt8.self)
+            precondition(
+                EVP_DigestInit_ex2(context, algorithm, nil) == 1
+                    && EVP_DigestUpdate(context, bytes.baseAddress, bytes.count) == 1
+                    && EVP_DigestFinal_ex(context, result, nil) == 1, "libcrypto cannot hash")
             return BlobDigest(bytes: UnsafeRawBufferPointer(out))
         }
     }
 
-    static func digest(of bytes: UnsafeRawBufferPointer) -> BlobDigest {
-        var hash = SHA256()
-        hash.update(bytes)
-        return hash.finish()
-    }
+    // Freed with its thread.
+    private static let threadContext: pthread_key_t = {
+        var key = pthread_key_t()
+        let made = pthread_key_create(&key) { context in
+            if let context { EVP_MD_CTX_free(OpaquePointer(context)) }
+        }
+        precondition(made == 0, "no thread-specific storage is left")
+        return key
+    }()
 }
 #endif

@@ -23,3 +23,20 @@ extension TileStore {
         shards.withLock { $0.insert(shard) }
     }
 }
+
+/// Names for files in `staging/` that no other store of any process gives.
+final class StagingNames: Sendable {
+    private let prefix: String
+    private let count = Locked(0)
+
+    /// - Parameter random: 64 bits that no other store has.
+    init(_ random: UInt64) { prefix = "staging/" + String(random, radix: 36) + "-" }
+
+    func next() -> String {
+        let number = count.withLock {
+            $0 += 1
+            return $0
+        }
+        return prefix + String(number, radix: 36)
+    }
+}

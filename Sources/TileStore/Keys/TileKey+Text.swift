@@ -66,37 +66,46 @@ struct ScannedTile {
     @inline(__always)
     init?(_ bytes: UnsafeRawBufferPointer) {
         var at = 0
+        @inline(__always)
         func number(_ at: inout Int) -> Int? {
             let start = at
             var value = 0
-            while at < bytes.count, at - start < 10 {
+            while at < bytes.count, at &- start < 10 {
                 let digit = bytes[at] &- 0x30
                 guard digit < 10 else { break }
                 value = value &* 10 &+ Int(digit)
                 at &+= 1
             }
-            guard at > start, at == start + 1 || bytes[start] != 0x30 else { return nil }
+            guard at > start, at == start &+ 1 || bytes[start] != 0x30 else { return nil }
             return value
         }
         guard let z = number(&at), z <= 28, at < bytes.count, bytes[at] == 0x2F else { return nil }
-        at += 1
-        guard let x = number(&at), x < 1 << z, at < bytes.count, bytes[at] == 0x2F else { return nil }
-        at += 1
-        guard let y = number(&at), y < 1 << z else { return nil }
+        at &+= 1
+        let side = 1 &<< z
+        guard let x = number(&at), x < side, at < bytes.count, bytes[at] == 0x2F else { return nil }
+        at &+= 1
+        guard let y = number(&at), y < side else { return nil }
         (self.z, self.x, self.y) = (z, x, y)
-        if at < bytes.count, bytes[at] == UInt8(ascii: "@") {
-            at += 1
-            guard let scale = number(&at), (2...8).contains(scale), at < bytes.count, bytes[at] == UInt8(ascii: "x")
-            else { return nil }
-            at += 1
-            self.scale = scale
-        }
         if at < bytes.count {
-            guard bytes[at] == UInt8(ascii: ".") else { return nil }
-            let format = UnsafeRawBufferPointer(rebasing: bytes[(at + 1)...])
-            guard (1...12).contains(format.count), format.allSatisfy(isFormatByte) else { return nil }
-            self.format = format
+            guard let variant = Self.variant(UnsafeRawBufferPointer(rebasing: bytes[at...])) else { return nil }
+            (scale, format) = variant
         }
+    }
+
+    /// Parses `[@2x][.ext]`.
+    private static func variant(
+        _ bytes: UnsafeRawBufferPointer
+    ) -> (scale: Int, format: UnsafeRawBufferPointer?)? {
+        var (at, scale) = (0, 1)
+        if bytes[0] == UInt8(ascii: "@") {
+            guard bytes.count >= 3, (0x32...0x38).contains(bytes[1]), bytes[2] == UInt8(ascii: "x") else { return nil }
+            (at, scale) = (3, Int(bytes[1] &- 0x30))
+        }
+        guard at < bytes.count else { return (scale, nil) }
+        guard bytes[at] == UInt8(ascii: ".") else { return nil }
+        let format = UnsafeRawBufferPointer(rebasing: bytes[(at + 1)...])
+        guard (1...12).contains(format.count), format.allSatisfy(isFormatByte) else { return nil }
+        return (scale, format)
     }
 }
 
@@ -109,15 +118,6 @@ extension Fingerprint {
             if i < 16 { high = high << 4 | UInt64(digit) } else { low = low << 4 | UInt64(digit) }
         }
         self.init(high: high, low: low)
-    }
-}
-
-/// The value of a lower-case hexadecimal digit: canonical text has no upper-case ones.
-@inline(__always) func hexDigitValue(_ byte: UInt8) -> UInt8? {
-    switch byte {
-    case 0x30...0x39: byte &- 0x30
-    case 0x61...0x66: byte &- 0x61 &+ 10
-    default: nil
     }
 }
 

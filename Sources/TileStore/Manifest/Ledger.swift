@@ -36,9 +36,13 @@ final class Ledger {
     /// Whether the tables no longer go with the journal: set before that comes about, cleared by a load that succeeded, so
     /// that no failure in between is forgotten.
     @exclusivity(unchecked) private var mustLoad = false
+    /// What the tables said after the last lines were carried out: spares a holder of the lock looking again.
+    @exclusivity(unchecked) private(set) var glance = Glance()
     /// Whether lines that were carried out left blobs to unlink, or entries of dropped blobs to sweep.
     @exclusivity(unchecked) var hasReleased = false
     @exclusivity(unchecked) var hasDropped = false
+    /// Records that a holder of the lock is putting together: kept for their memory.
+    let pending = PendingRecords()
     /// The shared fields that were asked for last, and their number: mostly the next put has the same.
     @exclusivity(unchecked) var lastSet: (fields: ResponseFields, number: UInt32, generation: UInt64, loads: Int)?
     /// The names that were looked up last.
@@ -47,6 +51,9 @@ final class Ledger {
     var reserveGone = false
 
     @exclusivity(unchecked) private var lockFile: OpenFile?
+    // Whether the lock file was seen to have its name since the lock was taken, and when that was last so.
+    @exclusivity(unchecked) private var isConfirmed = false
+    @exclusivity(unchecked) private var lastConfirmed: UInt64?
     @exclusivity(unchecked) private var buffer = UnsafeMutableRawBufferPointer.allocate(
         byteCount: 1 << 16, alignment: 8)
     private let reader = LineReader()
@@ -92,23 +99,41 @@ final class Ledger {
     /// Takes the cache's lock, waiting a bounded time.
     ///
     /// If the folder was replaced, all will be loaded anew.
-    func acquire(wait seconds: Double, folderIsNew: Bool = false) throws {
+    /// - Parameter appendsOnly: That the holder means to append records and nothing else: then the look whether the folder
+    ///   is still the same may be 10 ms old. Who touches blobs after all asks ``confirmFolder()``.
+    func acquire(wait seconds: Double, folderIsNew: Bool = false, appendsOnly: Bool = false) throws {
         while true {
             try openLock()
             guard let lockFile else { throw StoreError(.closed, "the store is closed") }
             try waitForLock(lockFile, seconds)
-            // A lock file without a name belongs to a folder that is no more.
-            let links = try files.status(of: lockFile).links
-            if links > 0 { return }
+            isConfirmed = false
+            if appendsOnly, let last = lastConfirmed, environment.coarseTicks() &- last < 10_000_000 { return }
+            if try confirmFolder() { return }
             files.close(lockFile)
             self.lockFile = nil
-            mustLoad = true
             guard try folderIsNew || files.status(at: "tilecache.json") != nil else {
                 throw StoreError(
                     .noSuchCache,
                     "\(files.location) was removed while it was open; open the cache anew to make it again")
             }
         }
+    }
+
+    /// Whether what is locked is the folder that paths lead to.
+    ///
+    /// Only under the lock. If not, the next holder will load all anew.
+    func confirmFolder() throws(FileError) -> Bool {
+        if isConfirmed { return true }
+        guard let lockFile else { return false }
+        // A lock file without a name belongs to a folder that is no more.
+        guard try files.status(of: lockFile).links > 0 else {
+            lastConfirmed = nil
+            mustLoad = true
+            return false
+        }
+        isConfirmed = true
+        lastConfirmed = environment.coarseTicks()
+        return true
     }
 
     private func waitForLock(_ file: OpenFile, _ seconds: Double) throws {
@@ -161,6 +186,7 @@ final class Ledger {
             tables.finishLoading()
             loads += 1
             mustLoad = false
+            note(tables)
             return tables
         }
         if underLock {
@@ -253,11 +279,11 @@ final class Ledger {
                 if line.last == 0x2C { line = UnsafeRawBufferPointer(rebasing: line.dropLast()) }
                 if line.count == 2, line[0] == 0x5D { continue }
                 guard let tables else { continue }
-                guard let body = LineReader.body(of: line), let parsed = reader.read(body) else {
+                guard let body = LineReader.body(of: line) else {
                     damagedLines += 1
                     continue
                 }
-                switch tables.apply(parsed, inCheckpoint: true) {
+                switch tables.apply(body, reader, inCheckpoint: true) {
                 case .end(let count):
                     ended = true
                     if count != records { damagedLines += 1 }
@@ -384,7 +410,7 @@ final class Ledger {
                     lastChecksum = LineReader.checksum(line, at: line.count - 10)
                     from = end + 1
                     lines += 1
-                    switch reader.read(body).map({ tables.apply($0) }) ?? .damaged {
+                    switch tables.apply(body, reader) {
                     case .rotate(let next):
                         awaitedGeneration = next
                         stop = true
@@ -392,11 +418,19 @@ final class Ledger {
                     case .done, .header: break
                     }
                 }
-                hasReleased = !tables.released.isEmpty
-                hasDropped = tables.hasUnswept
+                note(tables)
             }
         }
         return from
+    }
+
+    /// Keeps what holders of the lock ask for at every turn.
+    private func note(_ tables: Tables) {
+        hasReleased = !tables.released.isEmpty
+        hasDropped = tables.hasUnswept
+        glance.hasBoot = tables.boot != nil
+        glance.entryRoom = tables.limits.entryLimit &- tables.unpinnedEntries
+        glance.byteRoom = tables.limits.capacity.map { $0 &- tables.allocatedUnpinned }
     }
 
     /// Decides, under the lock, about bytes that are no right line: a tail that is torn is cut, damage in the middle skipped.
@@ -471,8 +505,11 @@ final class Ledger {
     /// Only under the lock, caught up.
     ///
     /// If the disk refuses, whole lines that got there stand (and are carried out), the rest is cut off again.
+    /// - Parameter known: Whose lines they are, if some of them need not be read back.
     /// - Returns: How many of the bytes stand.
-    func append(_ lines: borrowing LineBuffer, _ target: Target) throws(AppendFailure) {
+    func append(
+        _ lines: borrowing LineBuffer, knowing known: PendingRecords? = nil, _ target: Target
+    ) throws(AppendFailure) {
         guard let journal else {
             throw AppendFailure(standing: 0, cause: FileError("append", "journal", Errno.badFile))
         }
@@ -484,19 +521,40 @@ final class Ledger {
                 written += try files.write(journal, UnsafeRawBufferPointer(rebasing: bytes[written...]))
             }
             if durable { try files.sync(journal) }
-            _ = take(bytes, target)
+            _ = take(bytes, known, target)
         } catch {
             let whole = bytes[..<written].lastIndex(of: 0x0A).map { $0 + 1 } ?? 0
             // If even this fails, whoever holds the lock next cuts the torn tail.
             try? files.truncate(journal, to: offset + Int64(whole))
-            let standing = take(UnsafeRawBufferPointer(rebasing: bytes[..<whole]), target)
+            let standing = take(UnsafeRawBufferPointer(rebasing: bytes[..<whole]), nil, target)
             throw AppendFailure(
                 standing: standing, cause: FileError(error.operation, Self.journalPath(generation), error.number))
         }
     }
 
-    private func take(_ bytes: UnsafeRawBufferPointer, _ target: Target) -> Int {
-        let used = consume(bytes, target)
+    /// Carries out lines that stand in the journal: as all processes do, by reading them, but for those that are known.
+    private func take(_ bytes: UnsafeRawBufferPointer, _ known: PendingRecords?, _ target: Target) -> Int {
+        var (used, next) = (0, 0)
+        if let known {
+            while next < known.puts.count {
+                let start = known.puts[next].start
+                if used < start { used += consume(UnsafeRawBufferPointer(rebasing: bytes[used..<start]), target) }
+                // Not all was taken: then what follows is not to be carried out either.
+                guard used == start else { break }
+                target.apply { tables in
+                    // Readers come in between, as in `consume`.
+                    let end = min(next + 256, known.puts.count)
+                    while next < end, known.puts[next].start == used {
+                        if !tables.apply(known, next, bytes) { damagedLines += 1 }
+                        used = known.puts[next].end
+                        next += 1
+                    }
+                    note(tables)
+                }
+                lastChecksum = LineReader.checksum(bytes, at: used - 11)
+            }
+        }
+        if used < bytes.count { used += consume(UnsafeRawBufferPointer(rebasing: bytes[used...]), target) }
         offset += Int64(used)
         return used
     }
@@ -562,6 +620,16 @@ struct CheckpointHeader {
         entries = Int(clamping: min(object["entries"]?.unsigned ?? 0, 1 << 27))
         blobs = Int(clamping: min(object["blobs"]?.unsigned ?? 0, 1 << 27))
     }
+}
+
+/// What the tables said when lines were last carried out.
+struct Glance {
+    var hasBoot = false
+    /// How many unpinned entries, and allocated bytes, there is room for; below 0 the limit is exceeded.
+    var entryRoom = 0
+    var byteRoom: Int?
+
+    var exceedsLimits: Bool { entryRoom < 0 || (byteRoom ?? 0) < 0 }
 }
 
 /// What each stripe of readers has for itself.

@@ -24,13 +24,6 @@ struct LineBuffer: ~Copyable {
         }
     }
 
-    /// Drops the first bytes: those that have been written.
-    mutating func removeFirst(_ n: Int) {
-        memory.update(from: memory + n, count: count - n)
-        count -= n
-        lineStart = count
-    }
-
     @inline(__always)
     private mutating func reserve(_ more: Int) {
         if count &+ more > capacity { grow(more) }
@@ -60,6 +53,15 @@ struct LineBuffer: ~Copyable {
         count &+= 1
     }
 
+    /// Makes room for so many bytes and has them filled in.
+    @inline(__always)
+    mutating func write(_ length: Int, _ fill: (UnsafeMutablePointer<UInt8>) -> Void) {
+        reserve(length)
+        fill(memory + count)
+        count &+= length
+    }
+
+    @inline(__always)
     mutating func raw(_ bytes: UnsafeRawBufferPointer) {
         guard let base = bytes.baseAddress else { return }
         reserve(bytes.count)
@@ -70,37 +72,42 @@ struct LineBuffer: ~Copyable {
     @inline(__always)
     mutating func number(_ value: UInt64) {
         reserve(20)
-        var digits: (UInt64, UInt64, UInt64) = (0, 0, 0)
-        withUnsafeMutableBytes(of: &digits) { scratch in
-            var at = 20
-            var rest = value
-            repeat {
-                at &-= 1
-                let (quotient, digit) = rest.quotientAndRemainder(dividingBy: 10)
-                scratch[at] = 0x30 &+ UInt8(truncatingIfNeeded: digit)
-                rest = quotient
-            } while rest != 0
-            let source = scratch.baseAddress.unsafelyUnwrapped.assumingMemoryBound(to: UInt8.self) + at
-            (memory + count).update(from: source, count: 20 &- at)
-            count &+= 20 &- at
+        let length = Self.digitCount(value)
+        count &+= length
+        var at = memory + count
+        var rest = value
+        while rest >= 10 {
+            let tenth = rest / 10
+            at -= 1
+            at.pointee = 0x30 &+ UInt8(truncatingIfNeeded: rest &- tenth &* 10)
+            rest = tenth
         }
+        at -= 1
+        at.pointee = 0x30 &+ UInt8(truncatingIfNeeded: rest)
     }
 
-    mutating func number(_ value: Int) { number(UInt64(max(0, value))) }
-    mutating func number(_ value: UInt32) { number(UInt64(value)) }
+    @inline(__always)
+    private static func digitCount(_ value: UInt64) -> Int {
+        var (length, power): (Int, UInt64) = (1, 10)
+        while value >= power, length < 20 {
+            length &+= 1
+            power = length < 20 ? power &* 10 : .max
+        }
+        return length
+    }
 
+    @inline(__always) mutating func number(_ value: Int) { number(UInt64(max(0, value))) }
+    @inline(__always) mutating func number(_ value: UInt32) { number(UInt64(value)) }
+
+    @inline(__always)
     mutating func hex(_ digest: BlobDigest) {
         reserve(64)
-        var at = count
-        let memory = memory
-        digest.forEachHexDigit {
-            memory[at] = $0
-            at &+= 1
-        }
-        count = at
+        digest.spell(to: memory + count)
+        count &+= 64
     }
 
     /// The text of a key, which needs no escaping.
+    @inline(__always)
     mutating func key(_ key: TileKey) {
         text(key.source.description)
         switch key.address {
@@ -129,6 +136,7 @@ struct LineBuffer: ~Copyable {
     }
 
     /// Text without quotes, as it is.
+    @inline(__always)
     mutating func text(_ text: String) {
         var text = text
         text.withUTF8 { raw(UnsafeRawBufferPointer($0)) }
@@ -148,9 +156,8 @@ struct LineBuffer: ~Copyable {
                 byte(c)
             } else if c < 0x20 || c == 0x7F {
                 literal("\\u00")
-                let (high, low) = (c >> 4, c & 15)
-                byte(high < 10 ? 0x30 + high : 0x57 + high)
-                byte(low < 10 ? 0x30 + low : 0x57 + low)
+                byte(HexDigits.digit(c >> 4))
+                byte(HexDigits.digit(c & 15))
             } else {
                 byte(c)
             }
@@ -179,11 +186,11 @@ struct LineBuffer: ~Copyable {
         byte(0x22)
     }
 
+    @inline(__always)
     mutating func checksum(_ sum: UInt32) {
-        for shift in stride(from: UInt32(28), through: 0, by: -4) {
-            let digit = UInt8(sum >> shift & 15)
-            byte(digit < 10 ? 0x30 + digit : 0x57 + digit)
-        }
+        reserve(8)
+        UnsafeMutableRawPointer(memory + count).storeBytes(of: HexDigits.spell(sum.bigEndian), as: UInt64.self)
+        count &+= 8
     }
 
     /// Marks what is written so far as complete lines of their own.

@@ -1,3 +1,11 @@
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
 /// A line of the manifest, taken apart.
 ///
 /// The views point into the line.
@@ -20,18 +28,40 @@ enum ManifestLine {
 
 /// The whole state of a key, as its line has it.
 struct PutLine {
-    var key = UnsafeRawBufferPointer(start: nil, count: 0)
+    var key = KeyText()
     var blob: BlobDigest?
     var size: UInt32 = 0
     var set: UInt32 = 0
-    var tag = UnsafeRawBufferPointer(start: nil, count: 0)
-    var lastModified = Timestamp.absent
+    var details = EntryDetails()
     var storedAt: UInt32 = 0
-    var date = Timestamp.absent
-    var initialAge: UInt32 = 0
     var expires: UInt32 = 0
     var recency: UInt64 = 0
     var lastUsed: UInt32?
+}
+
+/// A key's text, taken apart as far as that takes no tables.
+struct KeyText {
+    private(set) var text = UnsafeRawBufferPointer(start: nil, count: 0)
+    /// The name of the source, of at most 64 bytes that may be in one.
+    private(set) var source = UnsafeRawBufferPointer(start: nil, count: 0)
+    /// What follows, if it is a tile; else the whole text is to be looked at as a resource.
+    private(set) var tile: ScannedTile?
+
+    init() {}
+
+    /// `nil` if the text is no key; if it is a resource, that is still to be seen.
+    @inline(__always)
+    init?(_ text: UnsafeRawBufferPointer) {
+        var mark = 0
+        while mark < text.count, isSourceByte(text[mark]) { mark &+= 1 }
+        guard mark > 0, mark <= 64, mark < text.count else { return nil }
+        self.text = text
+        source = UnsafeRawBufferPointer(rebasing: text[..<mark])
+        if text[mark] == 0x2F {
+            guard let tile = ScannedTile(UnsafeRawBufferPointer(rebasing: text[(mark &+ 1)...])) else { return nil }
+            self.tile = tile
+        }
+    }
 }
 
 /// Reads lines: by the layout in which this program writes them, else as any JSON.
@@ -60,60 +90,50 @@ struct LineReader: ~Copyable {
 
     @inline(__always)
     static func checksum(_ line: UnsafeRawBufferPointer, at: Int) -> UInt32? {
-        var sum: UInt32 = 0
-        for i in 0..<8 {
-            guard let digit = hexDigitValue(line[at + i]) else { return nil }
-            sum = sum << 4 | UInt32(digit)
-        }
-        return sum
-    }
-
-    /// Takes a line apart whose checksum was right; `body` is what is before the checksum member.
-    @inline(__always)
-    func read(_ body: UnsafeRawBufferPointer) -> ManifestLine? {
-        if let put = readPut(body) { return .put(put) }
-        return readAny(body)
+        HexDigits.bytes(line.loadUnaligned(fromByteOffset: at, as: UInt64.self)).map { UInt32(bigEndian: $0) }
     }
 
     // MARK: Our own layout
 
+    /// Takes a line apart whose checksum was right, if it is a key's state in our own layout.
+    ///
+    /// `body` is what is before the checksum member. What is taken apart points into the line, and where the tag has
+    /// escapes, into this reader: it is good until the next line.
     @inline(__always)
-    private func readPut(_ body: UnsafeRawBufferPointer) -> PutLine? {
+    func readPut(_ body: UnsafeRawBufferPointer, _ put: inout PutLine) -> Bool {
         var scan = Scan(bytes: body)
-        var put = PutLine()
-        guard scan.take("{\"key\":\""), let key = scan.plainString() else { return nil }
+        guard scan.take("{\"key\":\""), let text = scan.plainString(), let key = KeyText(text) else { return false }
         put.key = key
         if scan.take(",\"blob\":\"") {
-            guard scan.at + 65 <= body.count,
-                let digest = BlobDigest(hex: UnsafeRawBufferPointer(rebasing: body[scan.at..<(scan.at + 64)])),
-                body[scan.at + 64] == 0x22
-            else { return nil }
-            scan.at += 65
-            guard scan.take(",\"size\":"), let size = scan.number(), size <= UInt32.max else { return nil }
+            guard scan.at &+ 65 <= body.count,
+                let digest = BlobDigest(hex: UnsafeRawBufferPointer(rebasing: body[scan.at..<(scan.at &+ 64)])),
+                body[scan.at &+ 64] == 0x22
+            else { return false }
+            scan.at &+= 65
+            guard scan.take(",\"size\":"), let size = scan.number(), size <= UInt32.max else { return false }
             put.blob = digest
-            put.size = UInt32(size)
+            put.size = UInt32(truncatingIfNeeded: size)
+        } else {
+            put.blob = nil
+            put.size = 0
         }
-        guard scan.take(",\"set\":"), let set = scan.number(), set <= UInt32.max else { return nil }
-        put.set = UInt32(set)
+        guard scan.take(",\"set\":"), let set = scan.number(), set <= UInt32.max else { return false }
+        put.set = UInt32(truncatingIfNeeded: set)
+        put.details = EntryDetails()
         if scan.take(",\"etag\":\"") {
-            guard let tag = scan.tag(into: scratch) else { return nil }
-            put.tag = tag
+            guard let tag = scan.tag(into: scratch) else { return false }
+            put.details.tag = tag
         }
-        func time(_ name: StaticString, _ into: inout UInt32) -> Bool {
-            guard scan.take(name) else { return true }
-            guard let value = scan.number(), value < UInt32.max else { return false }
-            into = UInt32(value)
-            return true
-        }
-        guard time(",\"mod\":", &put.lastModified), time(",\"at\":", &put.storedAt), time(",\"date\":", &put.date),
-            time(",\"age\":", &put.initialAge), time(",\"exp\":", &put.expires), scan.take(",\"use\":"),
-            let recency = scan.number()
-        else { return nil }
-        put.recency = recency
+        (put.storedAt, put.expires) = (0, 0)
         var used = Timestamp.absent
-        guard time(",\"used\":", &used), scan.at == body.count else { return nil }
-        if used != Timestamp.absent { put.lastUsed = used }
-        return put
+        guard scan.time(",\"mod\":", &put.details.lastModified), scan.time(",\"at\":", &put.storedAt),
+            scan.time(",\"date\":", &put.details.date), scan.time(",\"age\":", &put.details.initialAge),
+            scan.time(",\"exp\":", &put.expires), scan.take(",\"use\":"), let recency = scan.number(),
+            scan.time(",\"used\":", &used), scan.at == body.count
+        else { return false }
+        put.recency = recency
+        put.lastUsed = used == Timestamp.absent ? nil : used
+        return true
     }
 
     private struct Scan {
@@ -123,9 +143,9 @@ struct LineReader: ~Copyable {
         @inline(__always)
         mutating func take(_ text: StaticString) -> Bool {
             let length = text.utf8CodeUnitCount
-            guard at &+ length <= bytes.count else { return false }
-            let start = text.utf8Start
-            for i in 0..<length where bytes[at &+ i] != start[i] { return false }
+            guard at &+ length <= bytes.count, let base = bytes.baseAddress,
+                memcmp(base + at, text.utf8Start, length) == 0
+            else { return false }
             at &+= length
             return true
         }
@@ -134,6 +154,19 @@ struct LineReader: ~Copyable {
         mutating func number() -> UInt64? {
             var value: UInt64 = 0
             let start = at
+            if at &+ 8 <= bytes.count {
+                // Eight digits at once: times have ten.
+                let word = UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: at, as: UInt64.self))
+                let high: UInt64 = 0xF0F0_F0F0_F0F0_F0F0
+                if word & high == 0x3030_3030_3030_3030,
+                    (word &+ 0x0606_0606_0606_0606) & high == 0x3030_3030_3030_3030
+                {
+                    let pairs = ((word & 0x0F0F_0F0F_0F0F_0F0F) &* 2561) >> 8 & 0x00FF_00FF_00FF_00FF
+                    let fours = (pairs &* 6_553_601) >> 16 & 0x0000_FFFF_0000_FFFF
+                    value = (fours &* 42_949_672_960_001) >> 32
+                    at &+= 8
+                }
+            }
             while at < bytes.count {
                 let digit = bytes[at] &- 0x30
                 guard digit < 10 else { break }
@@ -141,6 +174,15 @@ struct LineReader: ~Copyable {
                 at &+= 1
             }
             return at > start && at &- start < 19 ? value : nil
+        }
+
+        /// A member that may be missing.
+        @inline(__always)
+        mutating func time(_ name: StaticString, _ into: inout UInt32) -> Bool {
+            guard take(name) else { return true }
+            guard let value = number(), value < UInt32.max else { return false }
+            into = UInt32(truncatingIfNeeded: value)
+            return true
         }
 
         /// The rest of a string without escapes, its closing quote passed.
@@ -156,14 +198,34 @@ struct LineReader: ~Copyable {
             return UnsafeRawBufferPointer(rebasing: bytes[start..<(at - 1)])
         }
 
-        /// The rest of a string in which only quotes and backslashes are escaped.
+        /// The rest of an entity tag.
         @inline(__always)
-        mutating func tag(into scratch: UnsafeMutableRawBufferPointer) -> UnsafeRawBufferPointer? {
+        mutating func tag(into scratch: UnsafeMutableRawBufferPointer) -> TagBytes? {
+            // A quoted hexadecimal one, as they mostly are, can be taken as it stands.
+            let start = at
+            let isWeak = take("W/\\\"")
+            if isWeak || take("\\\"") {
+                let rest = UnsafeRawBufferPointer(rebasing: bytes[at...])
+                let length = HexDigits.run(rest)
+                if length > 0, length < TagBytes.longest - 4 {
+                    at &+= length
+                    if take("\\\"\"") {
+                        return TagBytes(
+                            isWeak ? .weakHex : .hex, UnsafeRawBufferPointer(rebasing: rest[..<length]))
+                    }
+                }
+            }
+            at = start
+            return anyTag(into: scratch)
+        }
+
+        /// The rest of a string in which only quotes and backslashes are escaped.
+        private mutating func anyTag(into scratch: UnsafeMutableRawBufferPointer) -> TagBytes? {
             var length = 0
-            while at < bytes.count, length < TagArena.longest {
+            while at < bytes.count, length < TagBytes.longest {
                 var c = bytes[at]
                 at &+= 1
-                if c == 0x22 { return UnsafeRawBufferPointer(rebasing: scratch[..<length]) }
+                if c == 0x22 { return TagBytes(text: UnsafeRawBufferPointer(rebasing: scratch[..<length])) }
                 if c == 0x5C {
                     guard at < bytes.count, bytes[at] == 0x22 || bytes[at] == 0x5C else { return nil }
                     c = bytes[at]
@@ -174,13 +236,14 @@ struct LineReader: ~Copyable {
             }
             guard at < bytes.count, bytes[at] == 0x22 else { return nil }
             at &+= 1
-            return UnsafeRawBufferPointer(rebasing: scratch[..<length])
+            return TagBytes(text: UnsafeRawBufferPointer(rebasing: scratch[..<length]))
         }
     }
 
     // MARK: Any JSON
 
-    private func readAny(_ body: UnsafeRawBufferPointer) -> ManifestLine? {
+    /// Takes any other line apart whose checksum was right.
+    func readAny(_ body: UnsafeRawBufferPointer) -> ManifestLine? {
         // The checksum member was the last one: close the object in its place.
         let text = UnsafeMutableRawBufferPointer.allocate(byteCount: body.count + 1, alignment: 1)
         defer { text.deallocate() }
@@ -233,8 +296,8 @@ struct LineReader: ~Copyable {
             scratch[at..<(at + utf8.count)].copyBytes(from: utf8)
             return UnsafeRawBufferPointer(rebasing: scratch[at..<(at + utf8.count)])
         }
-        guard let keyBytes = copy(key, at: 0, most: 2048),
-            let tag = copy(object["etag"]?.string ?? "", at: 2048, most: TagArena.longest)
+        guard let keyBytes = copy(key, at: 0, most: 2048), let keyText = KeyText(keyBytes),
+            let tag = copy(object["etag"]?.string ?? "", at: 2048, most: TagBytes.longest)
         else { return nil }
         if let blob = object["blob"], blob != .null {
             guard let digest = blob.string.flatMap({ BlobDigest($0) }), let size = object["size"]?.unsigned,
@@ -243,15 +306,15 @@ struct LineReader: ~Copyable {
             put.blob = digest
             put.size = size
         }
-        put.key = keyBytes
-        put.tag = tag
+        put.key = keyText
+        put.details.tag = TagBytes(text: tag)
         put.set = set
         put.recency = recency
         put.storedAt = storedAt
         put.expires = expires
-        put.lastModified = time("mod") ?? Timestamp.absent
-        put.date = time("date") ?? Timestamp.absent
-        put.initialAge = time("age") ?? 0
+        put.details.lastModified = time("mod") ?? Timestamp.absent
+        put.details.date = time("date") ?? Timestamp.absent
+        put.details.initialAge = time("age") ?? 0
         put.lastUsed = time("used")
         return .put(put)
     }

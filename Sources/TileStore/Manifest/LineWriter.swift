@@ -1,9 +1,21 @@
+/// Where the tag of a line that was just written is to be found: its digits in the line, another one in full elsewhere.
+struct TagPlace {
+    var form = TagBytes.Form.none
+    var at = 0
+    var count = 0
+}
+
 /// The lines of the manifest as this program writes them. Docs/on-disk-format.md describes each.
 extension LineBuffer {
+    /// Writes the state of a key.
+    ///
+    /// - Returns: Where a hexadecimal tag's digits stand in this buffer; of any other tag only that it is one.
+    @inline(__always)
+    @discardableResult
     mutating func put(
-        _ key: TileKey, blob: BlobDigest?, size: Int, set: UInt32, _ metadata: TileMetadata, recency: UInt64,
+        _ key: TileKey, blob: BlobDigest?, size: Int, set: UInt32, _ metadata: borrowing TileMetadata, recency: UInt64,
         lastUsed: Timestamp? = nil, tail: StaticString = ""
-    ) {
+    ) -> TagPlace {
         literal("{\"key\":\"")
         self.key(key)
         byte(0x22)
@@ -15,10 +27,7 @@ extension LineBuffer {
         }
         literal(",\"set\":")
         number(set)
-        if let etag = metadata.etag, !etag.isEmpty {
-            literal(",\"etag\":")
-            string(etag)
-        }
+        let place = tag(metadata.tag)
         if let lastModified = metadata.lastModified {
             literal(",\"mod\":")
             number(lastModified.packed)
@@ -31,7 +40,7 @@ extension LineBuffer {
         }
         if metadata.initialAge > 0 {
             literal(",\"age\":")
-            number(UInt32(clamping: min(metadata.initialAge, Int(Int32.max))))
+            number(Self.kept(initialAge: metadata.initialAge))
         }
         literal(",\"exp\":")
         number(metadata.expires.packed)
@@ -42,6 +51,54 @@ extension LineBuffer {
             number(lastUsed.packed)
         }
         endLine(tail)
+        return place
+    }
+
+    /// An initial age as it is kept: not below 0, and at most 68 years.
+    @inline(__always)
+    static func kept(initialAge: Int) -> UInt32 { UInt32(clamping: min(initialAge, Int(Int32.max))) }
+
+    @inline(__always)
+    private mutating func tag(_ tag: borrowing TagValue) -> TagPlace {
+        switch tag {
+        case .none: return TagPlace()
+        case .digits(let digits):
+            literal(",\"etag\":\"")
+            return withUnsafeBytes(of: digits.words) { packed in
+                quoted(digits.isWeak ? .weakHex : .hex, Int(digits.count)) { out in
+                    guard let base = packed.baseAddress else { return }
+                    HexDigits.spell(Int(digits.count), from: base.assumingMemoryBound(to: UInt8.self), to: out)
+                }
+            }
+        case .text(let text):
+            var text = copy text
+            return text.withUTF8 { utf8 in
+                let tag = TagBytes(text: UnsafeRawBufferPointer(utf8))
+                guard tag.form != .none else { return TagPlace() }
+                literal(",\"etag\":")
+                guard tag.form != .verbatim, let digits = tag.bytes.baseAddress else {
+                    string(utf8: tag.bytes)
+                    return TagPlace(form: tag.form)
+                }
+                byte(0x22)
+                return quoted(tag.form, tag.bytes.count) { out in
+                    UnsafeMutableRawPointer(out).copyMemory(from: digits, byteCount: tag.bytes.count)
+                }
+            }
+        }
+    }
+
+    /// Writes the rest of a JSON string that is a quoted tag of so many digits.
+    @inline(__always)
+    private mutating func quoted(
+        _ form: TagBytes.Form, _ count: Int, _ fill: (UnsafeMutablePointer<UInt8>) -> Void
+    ) -> TagPlace {
+        if form == .weakHex { literal("W/") }
+        literal("\\\"")
+        let place = TagPlace(form: form, at: self.count, count: count)
+        write(count, fill)
+        literal("\\\"\"")
+        return place
     }
 
     mutating func set(_ number: UInt32, _ fields: ResponseFields, tail: StaticString = "") {

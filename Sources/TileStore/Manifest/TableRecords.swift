@@ -31,7 +31,9 @@ struct PackedKey: Hashable {
     }
 }
 
-/// An entry in memory: 72 bytes.
+/// An entry in memory: 60 bytes.
+///
+/// What only some entries have is in the ``DetailArena``.
 struct EntryRecord: BitwiseCopyable {
     private var positionLow: UInt32
     private var positionHigh: UInt32
@@ -40,11 +42,9 @@ struct EntryRecord: BitwiseCopyable {
     /// The blob's slot, or ``noSlot`` without a body.
     var blob: UInt32 = noSlot
     var set: UInt32 = 0
-    var tag: UInt32 = 0
-    var lastModified: UInt32 = Timestamp.absent
+    /// Where its details are; 0 if there are none.
+    var details: UInt32 = 0
     var storedAt: UInt32 = 0
-    var date: UInt32 = Timestamp.absent
-    var initialAge: UInt32 = 0
     var expires: UInt32 = 0
     var lastUsed: UInt32 = 0
     private var recencyLow: UInt32 = 0

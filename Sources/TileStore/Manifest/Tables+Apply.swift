@@ -9,32 +9,37 @@ extension Tables {
         case damaged
     }
 
-    /// Carries out one line.
+    /// Carries out one line without its checksum, which was right.
     ///
     /// Doing it twice changes nothing: records are absolute.
     ///
     /// - Parameter inCheckpoint: Whether the line stands in a checkpoint, whose definitions do not count for the journal.
     @inline(__always)
-    func apply(_ line: ManifestLine, inCheckpoint: Bool = false) -> Applied {
-        switch line {
-        case .put(let put):
-            return apply(put) ? .done : .damaged
-        default:
-            return applyRare(line, inCheckpoint)
-        }
+    func apply(_ body: UnsafeRawBufferPointer, _ reader: borrowing LineReader, inCheckpoint: Bool = false) -> Applied {
+        var put = PutLine()
+        if reader.readPut(body, &put) { return apply(put) ? .done : .damaged }
+        return applyAny(body, reader, inCheckpoint)
     }
 
+    private func applyAny(
+        _ body: UnsafeRawBufferPointer, _ reader: borrowing LineReader, _ inCheckpoint: Bool
+    ) -> Applied {
+        guard let line = reader.readAny(body) else { return .damaged }
+        if case .put(let put) = line { return apply(put) ? .done : .damaged }
+        return applyRare(line, inCheckpoint)
+    }
+
+    /// Enters the state of a key; `false` if it cannot be one.
     @inline(__always)
-    private func apply(_ put: PutLine) -> Bool {
-        guard let key = packed(utf8: put.key), let set = setSlot(put.set), put.recency > 0, put.recency < 1 << 48 else {
+    func apply(_ put: PutLine) -> Bool {
+        guard let key = packed(put.key), let set = setSlot(put.set), put.recency > 0, put.recency < 1 << 48 else {
             return false
         }
         return self.put(
             key,
             NewState(
-                blob: put.blob, size: put.size, set: set, tag: put.tag, lastModified: put.lastModified,
-                storedAt: put.storedAt, date: put.date, initialAge: put.initialAge, expires: put.expires,
-                recency: put.recency, lastUsed: put.lastUsed ?? put.storedAt))
+                blob: put.blob, size: put.size, set: set, details: put.details, storedAt: put.storedAt,
+                expires: put.expires, recency: put.recency, lastUsed: put.lastUsed ?? put.storedAt))
     }
 
     private func applyRare(_ line: ManifestLine, _ inCheckpoint: Bool) -> Applied {
@@ -68,17 +73,15 @@ extension Tables {
 
     /// The packed form of a key's text, its names entered if they are new; `nil` if the text is no key.
     @inline(__always)
-    func packed(utf8 text: UnsafeRawBufferPointer) -> PackedKey? {
-        guard let mark = text.firstIndex(where: { !isSourceByte($0) }), (1...64).contains(mark) else { return nil }
-        let name = UnsafeRawBufferPointer(rebasing: text[..<mark])
-        guard let source = lastSource(name) ?? sourceNumber(name) else { return nil }
-        rememberSource(source)
-        let rest = UnsafeRawBufferPointer(rebasing: text[(mark + 1)...])
-        if text[mark] == 0x2F {
-            guard let tile = ScannedTile(rest), let variant = variantNumber(tile.scale, tile.format) else { return nil }
-            return PackedKey(source: source, z: tile.z, x: tile.x, y: tile.y, variant: variant)
-        }
-        // Rare and long: checked by the ordinary parser.
+    func packed(_ key: KeyText) -> PackedKey? {
+        guard let source = sourceNumberOfLine(key.source) else { return nil }
+        guard let tile = key.tile else { return packedResource(key.text, source) }
+        guard let variant = variantNumber(tile.scale, tile.format) else { return nil }
+        return PackedKey(source: source, z: tile.z, x: tile.x, y: tile.y, variant: variant)
+    }
+
+    /// Rare and long: checked by the ordinary parser.
+    private func packedResource(_ text: UnsafeRawBufferPointer, _ source: UInt16) -> PackedKey? {
         guard let key = try? TileKey(utf8: text), case .resource(let resource) = key.address else { return nil }
         let number = resourceNumber(ResourceName(source: source, text: resource.text))
         return PackedKey(position: PackedKey.resourceZoom << 56 | number, source: source, variant: 0)
@@ -86,7 +89,7 @@ extension Tables {
 
     /// The packed form of a key, its names entered if they are new.
     func entering(_ key: TileKey) -> PackedKey? {
-        Array(key.description.utf8).withUnsafeBytes { packed(utf8: $0) }
+        Array(key.description.utf8).withUnsafeBytes { KeyText($0).flatMap { packed($0) } }
     }
 
     /// The packed form of a key's text if such an entry can exist.

@@ -1,3 +1,11 @@
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
 /// The manifest in memory: what every process derives from the same journal.
 ///
 /// Only ``apply(_:inCheckpoint:)`` and the loader change what is stored; the rest asks. Not thread-safe: ``Striped`` guards
@@ -8,7 +16,7 @@ final class Tables {
     @exclusivity(unchecked) var blobs = Segments<BlobRecord>()
     @exclusivity(unchecked) var entryIndex: SlotIndex
     @exclusivity(unchecked) var blobIndex: SlotIndex
-    @exclusivity(unchecked) var tags = TagArena()
+    @exclusivity(unchecked) var details = DetailArena()
     @exclusivity(unchecked) var entryOrder = RecencyList<EntryRecord>()
     @exclusivity(unchecked) var blobOrder = RecencyList<BlobRecord>()
     private var freeEntry = noSlot
@@ -28,7 +36,9 @@ final class Tables {
     @exclusivity(unchecked) var setSlots: [UInt32: UInt32] = [:]
     @exclusivity(unchecked) var setNumbers: [ResponseFields: UInt32] = [:]
     var nextSet: UInt32 = 1
-    private var freeSets: [UInt32] = []
+    var freeSets: [UInt32] = []
+    // The set that was asked for last: mostly the next line has the same. Set numbers begin at 1.
+    @exclusivity(unchecked) var lastSet: (number: UInt32, slot: UInt32) = (0, 0)
     /// The journal's generation: a set may be referred to in it once it has been defined in it.
     @exclusivity(unchecked) var generation: UInt64 = 0
 
@@ -59,8 +69,12 @@ final class Tables {
     /// While its journal is carried out again, a blob may be gone for a moment, because an entry is in the checkpoint
     /// as it was later; what the blob remembers is given back at the end.
     private var loadedRecencies: [BlobDigest: UInt64] = [:]
-    private var lastSourceNumber = -1
-    private var lastSourceBytes: [UInt8] = []
+    // The name that was looked up last, at most 64 bytes, and its number.
+    private let lastSource = UnsafeMutableRawPointer.allocate(byteCount: 64, alignment: 8)
+    @exclusivity(unchecked) private var lastSourceLength = -1
+    @exclusivity(unchecked) private var lastSourceNumber: UInt16 = 0
+    @exclusivity(unchecked) private var lastVariantMark: (UInt64, UInt64) = (0, 0)
+    @exclusivity(unchecked) private var lastVariantNumber: UInt16 = 0
     private let hashSeed: UInt64
 
     struct ResourceName: Hashable {
@@ -81,6 +95,8 @@ final class Tables {
         entryIndex = SlotIndex(expecting: expectedEntries)
         blobIndex = SlotIndex(expecting: expectedBlobs)
     }
+
+    deinit { lastSource.deallocate() }
 
     // MARK: Looking up
 
@@ -178,13 +194,15 @@ final class Tables {
             lastUsed: Timestamp(packed: record.lastUsed), recency: record.recency, isPinned: record.isPinned)
     }
 
+    @inline(__always)
     func metadata(_ record: EntryRecord) -> TileMetadata {
-        TileMetadata(
-            response: fields(record.set), tag: tags.packed(record.tag),
-            lastModified: record.lastModified == Timestamp.absent ? nil : Timestamp(packed: record.lastModified),
+        let times = details.times(record.details)
+        return TileMetadata(
+            response: fields(record.set), tag: details.tag(record.details),
+            lastModified: times.lastModified == Timestamp.absent ? nil : Timestamp(packed: times.lastModified),
             storedAt: Timestamp(packed: record.storedAt),
-            date: record.date == Timestamp.absent ? nil : Timestamp(packed: record.date),
-            initialAge: Int(record.initialAge), expires: Timestamp(packed: record.expires))
+            date: times.date == Timestamp.absent ? nil : Timestamp(packed: times.date),
+            initialAge: Int(times.initialAge), expires: Timestamp(packed: record.expires))
     }
 
     func fields(_ slot: UInt32) -> ResponseFields { sets[Int(slot)]?.fields ?? ResponseFields() }
@@ -202,25 +220,40 @@ final class Tables {
         return UInt16(sources.count - 1)
     }
 
-    /// The number of the source that was looked up last, if this is its name: lines of one source follow each other.
+    /// The number of a source, which mostly is that of the line before.
     @inline(__always)
-    func lastSource(_ utf8: UnsafeRawBufferPointer) -> UInt16? {
-        guard lastSourceNumber >= 0, utf8.count == lastSourceBytes.count else { return nil }
-        return lastSourceBytes.withUnsafeBytes { known in
-            for i in 0..<utf8.count where utf8[i] != known[i] { return nil }
-            return UInt16(lastSourceNumber)
-        }
+    func sourceNumberOfLine(_ utf8: UnsafeRawBufferPointer) -> UInt16? {
+        guard let base = utf8.baseAddress, utf8.count == lastSourceLength, memcmp(base, lastSource, utf8.count) == 0
+        else { return otherSource(utf8) }
+        return lastSourceNumber
+    }
+
+    private func otherSource(_ utf8: UnsafeRawBufferPointer) -> UInt16? {
+        guard let number = sourceNumber(utf8) else { return nil }
+        lastSource.copyMemory(from: utf8.baseAddress.unsafelyUnwrapped, byteCount: utf8.count)
+        (lastSourceLength, lastSourceNumber) = (utf8.count, number)
+        return number
     }
 
     @inline(__always)
-    func rememberSource(_ number: UInt16) {
-        guard lastSourceNumber != Int(number) else { return }
-        lastSourceNumber = Int(number)
-        lastSourceBytes = Array(sources[Int(number)].description.utf8)
-    }
-
     func variantNumber(_ scale: Int, _ format: UnsafeRawBufferPointer?) -> UInt16? {
         if scale == 1, format == nil { return 0 }
+        return otherVariant(scale, format)
+    }
+
+    private func otherVariant(_ scale: Int, _ format: UnsafeRawBufferPointer?) -> UInt16? {
+        // Formats have 12 bytes at most: with the scale they fit into two words, which say whether it is the last one again.
+        var mark: (UInt64, UInt64) = (0, UInt64(truncatingIfNeeded: scale) << 56)
+        if let format, format.count <= 12 {
+            withUnsafeMutableBytes(of: &mark) { $0.copyMemory(from: format) }
+            if mark == lastVariantMark { return lastVariantNumber }
+        }
+        guard let number = enteredVariant(scale, format) else { return nil }
+        if (format?.count ?? 13) <= 12 { (lastVariantMark, lastVariantNumber) = (mark, number) }
+        return number
+    }
+
+    private func enteredVariant(_ scale: Int, _ format: UnsafeRawBufferPointer?) -> UInt16? {
         let format = format.map { String(decoding: $0, as: UTF8.self) }
         let name = "\(scale).\(format ?? "")"
         if let number = variantNumbers[name] { return number }
@@ -241,10 +274,17 @@ final class Tables {
     // MARK: Shared sets
 
     /// The slot of a set by its number, defining it if asked; `nil` if it was never defined.
-    func setSlot(_ number: UInt32) -> UInt32? { setSlots[number] }
+    @inline(__always)
+    func setSlot(_ number: UInt32) -> UInt32? {
+        if lastSet.number == number { return lastSet.slot }
+        guard let slot = setSlots[number] else { return nil }
+        lastSet = (number, slot)
+        return slot
+    }
 
     func define(_ number: UInt32, _ fields: ResponseFields, current: Bool) {
         let definedIn = current ? generation + 1 : 0
+        lastSet = (0, 0)
         if let slot = setSlots[number] {
             let old = sets[Int(slot)]
             let latest = old?.fields == fields ? max(old?.definedIn ?? 0, definedIn) : definedIn
@@ -270,6 +310,7 @@ final class Tables {
     /// The journal goes on in a new file: sets must be defined again before they are referred to, unused ones are forgotten.
     func startGeneration(_ generation: UInt64) {
         self.generation = generation
+        lastSet = (0, 0)
         for slot in sets.indices {
             guard let set = sets[slot], set.uses == 0 else { continue }
             setSlots[set.number] = nil
@@ -326,16 +367,13 @@ final class Tables {
         let sameBlob = oldSlot != nil && record.pointee.blob == blobSlot
         if oldSlot != nil {
             if !sameBlob { unlinkFromBlob(slot) }
-            tags.remove(record.pointee.tag)
+            details.remove(record.pointee.details)
             releaseSet(record.pointee.set)
         }
-        record.pointee.tag = tags.insert(new.tag)
+        record.pointee.details = details.insert(new.details)
         record.pointee.set = new.set
         sets[Int(new.set)]?.uses += 1
-        record.pointee.lastModified = new.lastModified
         record.pointee.storedAt = new.storedAt
-        record.pointee.date = new.date
-        record.pointee.initialAge = new.initialAge
         record.pointee.expires = new.expires
         record.pointee.lastUsed = new.lastUsed
         if !sameBlob { linkToBlob(slot, blobSlot) }
@@ -347,11 +385,8 @@ final class Tables {
         var blob: BlobDigest?
         var size: UInt32
         var set: UInt32
-        var tag: UnsafeRawBufferPointer
-        var lastModified: UInt32
+        var details: EntryDetails
         var storedAt: UInt32
-        var date: UInt32
-        var initialAge: UInt32
         var expires: UInt32
         var recency: UInt64
         var lastUsed: UInt32
@@ -482,7 +517,7 @@ final class Tables {
         let record = entries[slot].pointee
         entryOrder.remove(slot, in: entries)
         entryIndex.remove(slot, hash(record.key)) { hash(entries[$0].pointee.key) }
-        tags.remove(record.tag)
+        details.remove(record.details)
         releaseSet(record.set)
         if record.key.isResource, !keepsName {
             let number = record.key.position & 0xFF_FFFF_FFFF_FFFF

@@ -25,19 +25,55 @@ struct PackedDigits: Sendable {
     }
 
     var text: String {
-        let start = isWeak ? 3 : 1
-        let count = Int(count)
-        return withUnsafeBytes(of: words) { words in
-            String(unsafeUninitializedCapacity: count + start + 1) { out in
-                if isWeak { (out[0], out[1]) = (UInt8(ascii: "W"), UInt8(ascii: "/")) }
-                out[start - 1] = 0x22
-                for i in 0..<count {
-                    let digit = i & 1 == 0 ? words[i >> 1] >> 4 : words[i >> 1] & 15
-                    out[start + i] = digit < 10 ? 0x30 + digit : 0x57 + digit
-                }
-                out[start + count] = 0x22
-                return count + start + 1
-            }
+        withUnsafeBytes(of: words) { words in
+            guard let base = words.baseAddress else { return "" }
+            return Self.text(isWeak: isWeak, Int(count), base.assumingMemoryBound(to: UInt8.self))
         }
+    }
+
+    /// A quoted tag of so many packed digits.
+    static func text(isWeak: Bool, _ count: Int, _ packed: UnsafePointer<UInt8>) -> String {
+        let start = isWeak ? 3 : 1
+        return String(unsafeUninitializedCapacity: count + start + 1) { out in
+            guard let base = out.baseAddress else { return 0 }
+            if isWeak { (out[0], out[1]) = (UInt8(ascii: "W"), UInt8(ascii: "/")) }
+            out[start - 1] = 0x22
+            HexDigits.spell(count, from: packed, to: base + start)
+            out[start + count] = 0x22
+            return count + start + 1
+        }
+    }
+}
+
+/// An entity tag on its way into the tables.
+///
+/// Quoted hexadecimal ones (the usual MD5 and SHA ones) go there as their digits alone.
+struct TagBytes {
+    enum Form: UInt8 { case none, verbatim, hex, weakHex }
+
+    var form = Form.none
+    /// The whole text, or the digits alone.
+    var bytes = UnsafeRawBufferPointer(start: nil, count: 0)
+
+    /// The longest tag that is kept, in bytes.
+    static var longest: Int { 512 }
+
+    init() {}
+
+    @inline(__always)
+    init(_ form: Form, _ bytes: UnsafeRawBufferPointer) {
+        self.form = form
+        self.bytes = bytes
+    }
+
+    /// Tells what kind of tag a text is; an empty one, or one that is too long, is none.
+    init(text: UnsafeRawBufferPointer) {
+        guard text.count > 0, text.count <= Self.longest else { return }
+        (form, bytes) = (.verbatim, text)
+        guard text.count > 3, text[text.count - 1] == 0x22 else { return }
+        let isWeak = text[0] == UInt8(ascii: "W") && text[1] == UInt8(ascii: "/") && text[2] == 0x22
+        guard isWeak || text[0] == 0x22 else { return }
+        let digits = UnsafeRawBufferPointer(rebasing: text[(isWeak ? 3 : 1)..<(text.count - 1)])
+        if HexDigits.run(digits) == digits.count { (form, bytes) = (isWeak ? .weakHex : .hex, digits) }
     }
 }
