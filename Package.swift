@@ -112,9 +112,12 @@ let package = Package(
                 "HTTPCaching",
                 "TileStoreTesting",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
+            ],
+            swiftSettings: settings),
+        .testTarget(
             name: "TileCacheNIOTests",
             dependencies: [
-                "TileCache", "TileCacheNIO", "TileCacheTesting",
+                "TileCache", "TileCacheNIO", "TileCacheTesting", "TileStore",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "NIOCore", package: "swift-nio"),
             ],

@@ -32,7 +32,7 @@ public final class TileCache: Sendable {
     ///   - configuration: Limits and manners.
     /// - Throws: ``StoreError``.
     public convenience init(
-        at path: String, transport: any TileTransport,
+        at path: String, transport: any TileTransport = URLSessionTransport(),
         configuration: TileCacheConfiguration = TileCacheConfiguration()
     ) throws {
         let store = try TileStore(at: path, configuration: configuration.store)
@@ -41,7 +41,7 @@ public final class TileCache: Sendable {
 
     /// Uses a store that is open already.
     public convenience init(
-        store: TileStore, transport: any TileTransport,
+        store: TileStore, transport: any TileTransport = URLSessionTransport(),
         configuration: TileCacheConfiguration = TileCacheConfiguration()
     ) {
         self.init(store: store, transport: transport, configuration: configuration, clock: .system)
