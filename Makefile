@@ -23,10 +23,11 @@ test: setup check-imports lint ## builds without warnings, runs all tests and ch
 	@Scripts/check-model.sh
 	@$(STRICT) Scripts/check-format.sh
 	@$(STRICT) Scripts/check-readme.sh
+	@$(STRICT) Scripts/check-examples.sh
 	@echo "make test: all passed"
 
 lint: ## checks the format
-	swift format lint --strict --recursive Sources Tests Package.swift
+	swift format lint --strict --recursive Sources Tests Examples Package.swift
 
 check-imports: ## checks that the targets' arrows point down
 	@Scripts/check-imports.sh
@@ -39,6 +40,9 @@ check-format: setup ## compares tilegc with a reader written from the format's d
 
 check-readme: setup ## runs the commands and the example of README.md
 	@Scripts/check-readme.sh
+
+check-examples: setup ## builds and runs the programs in Examples/
+	@Scripts/check-examples.sh
 
 bench: setup ## measures; ARGS go to the benchmark
 	swift run -c release --package-path Benchmarks tile-bench $(ARGS)
