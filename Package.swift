@@ -78,6 +78,13 @@ let package = Package(
             ],
             swiftSettings: settings),
         .executableTarget(
+            name: "transport-bench",
+            dependencies: [
+                "TileCache", "TileCacheNIO", "TileCacheTesting",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+            ],
+            swiftSettings: settings),
+        .executableTarget(
             name: "tilegc",
             dependencies: [
                 "TileStore",

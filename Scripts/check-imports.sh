@@ -37,7 +37,7 @@ forbid "only one file of TileCache speaks to URLSession" 'FoundationNetworking' 
 forbid "TileCacheNIO is a transport" 'FoundationNetworking|ArgumentParser|MapKit|SQLite3|TileArchive|TileStoreTesting' \
     Sources/TileCacheNIO
 forbid "TileCacheTesting is for tests" 'TileCacheTesting|Testing|XCTest' \
-    $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name '*Testing')
+    $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name '*Testing' ! -name transport-bench)
 forbid "only tilegc reads command lines" 'ArgumentParser' \
     $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name tilegc)
 forbid "TileStoreTesting is for tests" 'TileStoreTesting|Testing|XCTest' Sources/TileStore Sources/tilegc

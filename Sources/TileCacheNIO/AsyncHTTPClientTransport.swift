@@ -16,7 +16,7 @@ import TileStore
 /// - A connection that could not be made fails its requests at once. Only one thing is tried twice: a request that went
 ///   out on a kept connection just when the server closed it, so that no answer came (RFC 9112 section 9.3.1).
 /// - A byte of a header value that is not UTF-8 arrives as U+FFFD.
-/// - It costs about a hundred microseconds of processor time a request (`Docs/benchmarks.md`), starts no task of its own,
+/// - It starts no task of its own (`Scripts/bench-transport.sh` measures what a request costs),
 ///   and holds at most the body and a few reads.
 /// - Call ``shutdown()`` to close its connections at a time of your choice; else they close when the last reference goes.
 public final class AsyncHTTPClientTransport: TileTransport {
