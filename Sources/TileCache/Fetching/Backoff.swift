@@ -18,7 +18,7 @@ public struct Backoff: Hashable, Sendable {
     func nanoseconds(failures: Int, random: UInt64) -> UInt64 {
         let base = Swift.max(first.nanoseconds, 1)
         let ceiling = Swift.max(longest.nanoseconds, 1)
-        let doublings = Swift.min(Swift.max(failures - 1, 0), 62)
+        let doublings = Swift.min(Swift.max(failures, 1) - 1, 62)
         let (product, overflow) = base.multipliedReportingOverflow(by: 1 << UInt64(doublings))
         let full = overflow ? ceiling : Swift.min(product, ceiling)
         let half = full / 2
