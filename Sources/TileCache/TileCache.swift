@@ -64,7 +64,7 @@ public final class TileCache: Sendable {
     ///
     /// Blocks. Those who wait for tiles get an error; later calls throw.
     public func close() throws {
-        flights.cancelAll()
+        flights.close()
         pool.close()
         try store.close()
     }

@@ -25,6 +25,10 @@ final class HostGate: Sendable {
     private struct State {
         var hosts: [String: Host] = [:]
         var last: UInt64 = 0
+
+        mutating func dropIfIdle(_ host: String) {
+            if let left = hosts[host], left.active <= 0, left.waiting.isEmpty { hosts[host] = nil }
+        }
     }
 
     private let most: Int
@@ -32,6 +36,11 @@ final class HostGate: Sendable {
 
     /// A gate for so many at once on each host.
     init(perHost: Int) { most = max(1, perHost) }
+
+    /// How many wait for a slot of a host.
+    func waiting(_ host: String) -> Int { state.withLock { $0.hosts[host]?.waiting.count ?? 0 } }
+    /// For how many hosts there is anything to know.
+    var hostCount: Int { state.withLock { $0.hosts.count } }
 
     /// Runs a body in one of the host's slots.
     ///
@@ -71,7 +80,11 @@ final class HostGate: Sendable {
                 line(number, host, priority)
             }
         } onCancel: {
-            let waiter = state.withLock { $0.hosts[host]?.waiting.removeValue(forKey: number) }
+            let waiter = state.withLock { state -> Waiter? in
+                let waiter = state.hosts[host]?.waiting.removeValue(forKey: number)
+                state.dropIfIdle(host)
+                return waiter
+            }
             waiter?.continuation.resume(returning: false)
         }
         _ = ticket.watch(nil)
@@ -98,23 +111,26 @@ final class HostGate: Sendable {
             // The slot goes over to the next one, or is given back.
             if let waiter = state.hosts[host, default: Host()].next() { return waiter }
             state.hosts[host, default: Host()].active -= 1
-            if let left = state.hosts[host], left.active <= 0, left.waiting.isEmpty { state.hosts[host] = nil }
+            state.dropIfIdle(host)
             return nil
         }
         waiter?.continuation.resume(returning: true)
     }
 }
 
-/// First in, first out, at a constant cost.
+/// First in, first out, at a constant cost; what was taken out is let go at once.
 struct Queue<Element> {
-    private var items: [Element] = []
+    private var items: [Element?] = []
     private var head = 0
+
+    var count: Int { items.count - head }
 
     mutating func append(_ item: Element) { items.append(item) }
 
     mutating func popFirst() -> Element? {
         guard head < items.count else { return nil }
         defer {
+            items[head] = nil
             head += 1
             if head == items.count {
                 items.removeAll(keepingCapacity: true)

@@ -13,17 +13,34 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         var task: Task<Void, Never>?
         var isAbandoned = false
         var waiters: [UInt64: CheckedContinuation<Value, any Error>] = [:]
+
+        /// Changed in its place: a thousand waiters are not copied for each one more.
+        mutating func admit(_ keeps: Bool, _ enter: (inout Flight) -> Bool) -> Bool {
+            guard enter(&self) else { return false }
+            isKept = isKept || keeps
+            isAbandoned = false
+            return true
+        }
     }
 
     private struct State {
         var flights: [Key: Flight] = [:]
         var last: UInt64 = 0
+        var isClosed = false
+    }
+
+    private enum Joined {
+        case none
+        case running(FetchTicket)
+        case begun(UInt64, FetchTicket)
     }
 
     private let state = Locked(State())
 
     /// How many are under way.
     var count: Int { state.withLock { $0.flights.count } }
+    /// How many wait for a key.
+    func waiters(for key: Key) -> Int { state.withLock { $0.flights[key]?.waiters.count ?? 0 } }
 
     /// Waits for the outcome of the work on a key; starts it if nobody has.
     ///
@@ -38,8 +55,14 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         }
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
-                if Task.isCancelled { return continuation.resume(throwing: CancellationError()) }
-                join(key, priority, isKept: false, work) { $0.waiters[waiter] = continuation }
+                // Whether the task is cancelled is asked in one step with entering: a cancellation before it is seen here,
+                // one after it finds the waiter.
+                let hasJoined = join(key, priority, isKept: false, work) { flight in
+                    if Task.isCancelled { return false }
+                    flight.waiters[waiter] = continuation
+                    return true
+                }
+                if !hasJoined { continuation.resume(throwing: CancellationError()) }
             }
         } onCancel: {
             leave(key, waiter)
@@ -50,44 +73,61 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     func start(
         _ key: Key, priority: FetchPriority, work: @escaping @Sendable (FetchTicket) async throws -> Value
     ) {
-        join(key, priority, isKept: true, work) { _ in }
+        _ = join(key, priority, isKept: true, work) { _ in true }
     }
 
-    /// Cancels all work, as when the cache is closed.
-    func cancelAll() {
-        let tasks = state.withLock { $0.flights.values.compactMap(\.task) }
-        for task in tasks { task.cancel() }
+    /// Cancels all work for good, as when the cache is closed: who waits is sent away at once, whatever the work makes of
+    /// being cancelled, and nothing is started any more.
+    func close() {
+        let flights = state.withLock { state in
+            state.isClosed = true
+            defer { state.flights = [:] }
+            return Array(state.flights.values)
+        }
+        for flight in flights {
+            flight.task?.cancel()
+            for waiter in flight.waiters.values { waiter.resume(throwing: CancellationError()) }
+        }
     }
 
+    /// Enters the flight of a key, or begins one.
+    ///
+    /// - Returns: Whether it was entered.
     private func join(
         _ key: Key, _ priority: FetchPriority, isKept: Bool,
-        _ work: @escaping @Sendable (FetchTicket) async throws -> Value, _ enter: (inout Flight) -> Void
-    ) {
-        var joined: FetchTicket?
-        let begun = state.withLock { state -> (UInt64, FetchTicket)? in
-            if state.flights[key] != nil {
-                state.flights[key].map { joined = $0.ticket }
-                enter(&state.flights[key, default: Flight(number: 0, ticket: FetchTicket(priority), isKept: false)])
-                if isKept { state.flights[key]?.isKept = true }
-                state.flights[key]?.isAbandoned = false
-                return nil
+        _ work: @escaping @Sendable (FetchTicket) async throws -> Value, _ enter: (inout Flight) -> Bool
+    ) -> Bool {
+        let joined = state.withLock { state -> Joined in
+            if state.isClosed { return .none }
+            if let ticket = state.flights[key]?.ticket {
+                return state.flights[key]?.admit(isKept, enter) == true ? .running(ticket) : .none
             }
             state.last += 1
-            var flight = Flight(number: state.last, ticket: FetchTicket(priority), isKept: isKept)
-            enter(&flight)
+            var flight = Flight(number: state.last, ticket: FetchTicket(priority), isKept: false)
+            guard flight.admit(isKept, enter) else { return .none }
             state.flights[key] = flight
-            return (flight.number, flight.ticket)
+            return .begun(flight.number, flight.ticket)
         }
-        joined?.raise(to: priority)
-        guard let (number, ticket) = begun else { return }
+        switch joined {
+        case .none: return false
+        case .running(let ticket): ticket.raise(to: priority)
+        case .begun(let number, let ticket): begin(key, number, ticket, priority, work)
+        }
+        return true
+    }
+
+    private func begin(
+        _ key: Key, _ number: UInt64, _ ticket: FetchTicket, _ priority: FetchPriority,
+        _ work: @escaping @Sendable (FetchTicket) async throws -> Value
+    ) {
         let task = Task(priority: priority == .visible ? .userInitiated : .utility) {
             let outcome: Result<Value, any Error>
             do { outcome = .success(try await work(ticket)) } catch { outcome = .failure(error) }
             self.land(key, number, outcome)
         }
-        // The last waiter may have left before there was a task to cancel.
+        // The last waiter may have left, or all have been sent away, before there was a task to cancel.
         let isAbandoned = state.withLock { state -> Bool in
-            guard state.flights[key]?.number == number else { return false }
+            guard state.flights[key]?.number == number else { return state.isClosed }
             state.flights[key]?.task = task
             guard state.flights[key]?.isAbandoned == true else { return false }
             state.flights[key] = nil
