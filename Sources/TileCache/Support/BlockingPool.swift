@@ -7,8 +7,7 @@ import TileStore
 /// pool, so a slow disk delays tiles and never other tasks.
 final class BlockingPool: Sendable {
     private struct State {
-        var work: [@Sendable () -> Void] = []
-        var next = 0
+        var work = Queue<@Sendable () -> Void>()
         var threads = 0
         var idle = 0
         var isClosed = false
@@ -38,14 +37,17 @@ final class BlockingPool: Sendable {
     private func submit(_ work: @escaping @Sendable () -> Void) {
         let startsThread = state.withLock { state -> Bool in
             state.work.append(work)
-            guard state.idle < state.work.count - state.next, state.threads < most else { return false }
+            guard state.idle < state.work.count, state.threads < most else { return false }
             state.threads += 1
             return true
         }
         guard startsThread else { return state.wakeOne() }
         let state = self.state
-        let thread = Thread { Self.serve(state) }
-        thread.name = "tile-cache-files"
+        let thread = Thread {
+            // On Linux a name is taken from the thread itself alone, and no more than 15 bytes of it.
+            Thread.current.name = "tilecache-files"
+            Self.serve(state)
+        }
         thread.start()
     }
 
@@ -53,13 +55,7 @@ final class BlockingPool: Sendable {
         while true {
             state.withLock { $0.idle += 1 }
             let work = state.wait { state -> (@Sendable () -> Void)?? in
-                if state.next < state.work.count {
-                    let work = state.work[state.next]
-                    state.next += 1
-                    if state.next == state.work.count {
-                        state.work.removeAll(keepingCapacity: true)
-                        state.next = 0
-                    }
+                if let work = state.work.popFirst() {
                     state.idle -= 1
                     return work
                 }

@@ -1,0 +1,92 @@
+import Foundation
+import Testing
+import TileStore
+
+@testable import TileCache
+
+@Suite(.timeLimit(.minutes(1)))
+struct BlockingPoolTests {
+    @Test func everythingRunsOnAtMostSoManyThreads() async throws {
+        let pool = BlockingPool(threads: 3)
+        let seen = Locked<(names: Set<String>, now: Int, most: Int)>(([], 0, 0))
+        let sum = try await withThrowingTaskGroup(of: Int.self) { group in
+            for number in 0..<3000 {
+                group.addTask {
+                    try await pool.run {
+                        seen.withLock {
+                            $0.names.insert(Thread.current.name ?? "")
+                            $0.now += 1
+                            $0.most = max($0.most, $0.now)
+                        }
+                        defer { seen.withLock { $0.now -= 1 } }
+                        return number
+                    }
+                }
+            }
+            return try await group.reduce(0, +)
+        }
+        #expect(sum == 3000 * 2999 / 2)
+        #expect(seen.withLock { $0.most } <= 3)
+        #expect(seen.withLock { $0.names } == ["tilecache-files"])
+    }
+
+    @Test func errorsComeBack() async {
+        let pool = BlockingPool(threads: 1)
+        await #expect(throws: BoomError.self) { try await pool.run { throw BoomError() } }
+    }
+
+    /// What is queued when the pool closes is still done, and what comes later too: no continuation is lost.
+    @Test func closingLosesNothing() async throws {
+        for round in 0..<200 {
+            let pool = BlockingPool(threads: 1 + round % 3)
+            let sum = try await withThrowingTaskGroup(of: Int.self) { group in
+                for number in 0..<20 {
+                    group.addTask {
+                        if number == round % 20 { pool.close() }
+                        return try await pool.run { number }
+                    }
+                }
+                return try await group.reduce(0, +)
+            }
+            #expect(sum == 190)
+            #expect(try await pool.run { 7 } == 7)
+        }
+    }
+
+    /// A closure holds a tile's bytes: done with, it must not be kept until the queue is empty for once.
+    @Test func whatIsDoneIsLetGoWhileTheQueueIsNeverEmpty() {
+        final class Load: Sendable {}
+        var queue = Queue<Load>()
+        queue.append(Load())
+        weak var first: Load?
+        do {
+            let load = Load()
+            first = load
+            queue.append(load)
+        }
+        queue.append(Load())
+        _ = queue.popFirst()
+        _ = queue.popFirst()
+        #expect(first == nil)
+        #expect(queue.popFirst() != nil && queue.popFirst() == nil)
+    }
+
+    @Test func theQueueKeepsItsOrder() {
+        var queue = Queue<Int>()
+        var (next, expected) = (0, 0)
+        for step in 0..<20_000 {
+            if step % 3 != 2 || step > 15_000 && step % 2 == 0 {
+                queue.append(next)
+                next += 1
+            } else if let item = queue.popFirst() {
+                #expect(item == expected)
+                expected += 1
+            }
+        }
+        while let item = queue.popFirst() {
+            #expect(item == expected)
+            expected += 1
+        }
+        #expect(expected == next)
+    }
+}
