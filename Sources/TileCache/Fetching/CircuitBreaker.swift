@@ -32,19 +32,21 @@ struct CircuitBreaker: Equatable, Sendable {
     /// Nothing is known against the host.
     var isUnblemished: Bool { state == .closed && failures == 0 }
 
+    /// Until when the host is left alone, without taking the place of a probe; `nil` if a request may go.
+    func wait(at now: UInt64) -> UInt64? {
+        switch state {
+        case .open(let until) where now < until: until
+        case .probing(let since) where now < since &+ Self.probeTimeout: since &+ Self.probeTimeout
+        default: nil
+        }
+    }
+
     /// Whether a request may go now.
     mutating func ask(at now: UInt64) -> Answer {
-        switch state {
-        case .closed:
-            return .go
-        case .open(let until) where now < until:
-            return .wait(until: until)
-        case .probing(let since) where now < since &+ Self.probeTimeout:
-            return .wait(until: since &+ Self.probeTimeout)
-        case .open, .probing:
-            state = .probing(since: now)
-            return .probe
-        }
+        if let until = wait(at: now) { return .wait(until: until) }
+        if state == .closed { return .go }
+        state = .probing(since: now)
+        return .probe
     }
 
     /// The host answered.

@@ -18,8 +18,20 @@ final class FailureLog: Sendable {
         var setback: FetchSetback
     }
 
+    fileprivate struct Host {
+        var breaker = CircuitBreaker()
+        var setback = FetchSetback.unreachable
+    }
+
+    /// What a request to a host may do.
+    enum Pass: Equatable {
+        /// It may go; for a probe, its outcome or ``FailureLog/abandoned(host:)`` must be told.
+        case go(isProbe: Bool)
+        case wait(Wait)
+    }
+
     fileprivate struct State {
-        var hosts: [String: CircuitBreaker] = [:]
+        var hosts: [String: Host] = [:]
         var tiles: [TileKey: Failed] = [:]
     }
 
@@ -44,12 +56,24 @@ final class FailureLog: Sendable {
         }
     }
 
-    /// Whether a host has to be left alone for now; one on probation lets one request through.
+    /// Whether a host has to be left alone for now; changes nothing.
     func wait(forHost host: String) -> Wait? {
         let now = clock.ticks()
         return state.withLock { state in
-            guard case .wait(let until)? = state.hosts[host]?.ask(at: now) else { return nil }
-            return Wait(until: until, setback: .unreachable)
+            guard let known = state.hosts[host], let until = known.breaker.wait(at: now) else { return nil }
+            return Wait(until: until, setback: known.setback)
+        }
+    }
+
+    /// Asks for leave to send a request to a host at once; one on probation lets one request through.
+    func ask(host: String) -> Pass {
+        let now = clock.ticks()
+        return state.withLock { state in
+            switch state.hosts[host]?.breaker.ask(at: now) {
+            case nil, .go: .go(isProbe: false)
+            case .probe: .go(isProbe: true)
+            case .wait(let until): .wait(Wait(until: until, setback: state.hosts[host]?.setback ?? .unreachable))
+            }
         }
     }
 
@@ -61,9 +85,10 @@ final class FailureLog: Sendable {
         }
     }
 
-    /// Nothing became known: the caller went away.
+    /// Nothing became known of a probe: the caller went away.
     func abandoned(host: String) {
-        state.withLock { $0.hosts[host]?.abandoned(at: clock.ticks()) }
+        let now = clock.ticks()
+        state.withLock { $0.hosts[host]?.breaker.abandoned(at: now) }
     }
 
     /// A fetch failed.
@@ -82,9 +107,12 @@ final class FailureLog: Sendable {
             if state.tiles.count >= Self.mostTiles { state.dropHalfOfTiles(now) }
             state.tiles[key] = Failed(failures: failures, until: max(wait, pause ?? 0), setback: setback)
             if blamesHost || pause != nil {
-                if state.hosts.count >= Self.mostHosts { state.hosts = state.hosts.filter { !$0.value.isUnblemished } }
+                if state.hosts.count >= Self.mostHosts {
+                    state.hosts = state.hosts.filter { $0.value.breaker.wait(at: now) != nil }
+                }
                 if state.hosts.count >= Self.mostHosts { state.hosts = [:] }
-                state.hosts[host, default: CircuitBreaker()]
+                state.hosts[host, default: Host()].setback = setback
+                state.hosts[host, default: Host()].breaker
                     .failed(at: now, backoff: backoff, random: random, pause: pause)
             } else {
                 // It answered, if only about this tile.

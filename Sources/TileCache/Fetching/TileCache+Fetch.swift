@@ -33,28 +33,45 @@ extension TileCache {
             throw FetchFailure(wait, key: order.key, now: clock.ticks())
         }
         var attempt = 1
+        var last: FetchFailure?
         while true {
             let request = try await self.request(place, order)
-            let host = request.authority?.lowercased() ?? ""
-            if let wait = failures.wait(forHost: host) {
-                throw FetchFailure(wait, key: order.key, now: clock.ticks())
-            }
-            do {
-                let fetched = try await gate.withSlot(host, ticket) { try await exchange(request, order, host) }
-                failures.succeeded(order.key, host: host)
-                return fetched
-            } catch let failure as FetchFailure {
-                failures.failed(
-                    order.key, host: host, setback: failure.setback, blamesHost: failure.blamesHost,
-                    retryAfter: failure.retryAfter)
+            do { return try await send(request, order, ticket) } catch let failure as FetchFailure {
+                // That the host is left alone after the first attempt is no news; why, is.
+                if let last, failure.error.code == .waiting { throw last }
+                last = failure
                 // A stale tile now is better than a fresh one in a while.
                 guard failure.mayPass, order.stored == nil, attempt < order.source.attempts,
                     let wait = failures.wait(for: order.key), let pause = inlinePause(wait)
                 else { throw failure }
                 attempt += 1
                 try await clock.sleep(pause)
+            }
+        }
+    }
+
+    /// Sends a request when its host has a slot free, and notes what became of it.
+    private func send(_ request: HTTPRequest, _ order: FetchOrder, _ ticket: FetchTicket) async throws -> CachedTile {
+        let host = request.authority?.lowercased() ?? ""
+        // Nobody stands in line for a host that is left alone.
+        if let wait = failures.wait(forHost: host) {
+            throw FetchFailure(wait, key: order.key, now: clock.ticks())
+        }
+        return try await gate.withSlot(host, ticket) {
+            // Those before this one in the line may have failed meanwhile.
+            let pass = failures.ask(host: host)
+            if case .wait(let wait) = pass { throw FetchFailure(wait, key: order.key, now: clock.ticks()) }
+            do {
+                let fetched = try await exchange(request, order, host)
+                failures.succeeded(order.key, host: host)
+                return fetched
+            } catch let failure as FetchFailure {
+                failures.failed(
+                    order.key, host: host, setback: failure.setback, blamesHost: failure.blamesHost,
+                    retryAfter: failure.retryAfter)
+                throw failure
             } catch {
-                failures.abandoned(host: host)
+                if pass == .go(isProbe: true) { failures.abandoned(host: host) }
                 throw error
             }
         }
