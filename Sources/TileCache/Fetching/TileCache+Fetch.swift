@@ -29,6 +29,7 @@ extension TileCache {
         }
         let place = order.source.template.url(for: tile)
         if place.scheme == .file { return try await readFile(place, order) }
+        if let landed = try await landedMeanwhile(order) { return landed }
         if let wait = failures.wait(for: order.key) {
             throw FetchFailure(wait, key: order.key, now: clock.ticks())
         }
@@ -75,6 +76,19 @@ extension TileCache {
                 throw error
             }
         }
+    }
+
+    /// The tile, if an earlier flight brought it after this one's asker had looked into the cache.
+    ///
+    /// Without this look, an asker that is delayed between looking and asking would send a request of its own.
+    private func landedMeanwhile(_ order: FetchOrder) async throws -> CachedTile? {
+        guard order.mode == .standard || order.mode == .cacheThenServer,
+            let entry = try store.entry(for: order.key),
+            case .serve = LoadDecision.first(order.mode, CacheState(entry, now: clock.now())),
+            let stored = try await read(order.key),
+            case .serve(let reason) = LoadDecision.first(order.mode, CacheState(stored.entry, now: clock.now()))
+        else { return nil }
+        return CachedTile(stored, origin: reason.map { .stale($0) } ?? (stored.origin == .memory ? .memory : .disk))
     }
 
     /// How long a caller is kept waiting for another attempt; `nil` if that would be too long.
