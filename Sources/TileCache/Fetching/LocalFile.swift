@@ -1,34 +1,34 @@
-import TileStore
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
 import Foundation
-#endif
+import TileStore
 
 /// Tiles that are files of the same machine.
 enum LocalFile {
-    /// Reads a file.
+    /// Reads a plain file, or one that a link leads to.
     ///
-    /// Blocks.
+    /// Blocks. What grows or is swapped meanwhile is still not read beyond the limit.
     /// - Returns: `nil` if there is none.
-    /// - Throws: ``FetchFailure`` if it cannot be read or is larger than allowed.
+    /// - Throws: ``FetchFailure`` if it cannot be read, is no plain file or is larger than allowed.
     static func read(_ path: String, limit: Int, key: TileKey) throws -> Data? {
-        let url = URL(fileURLWithPath: path)
+        let url = URL(fileURLWithPath: path).resolvingSymlinksInPath()
         do {
-            let values = try FileManager.default.attributesOfItem(atPath: path)
-            guard values[.type] as? FileAttributeType != .typeDirectory else { return nil }
-            if let size = values[.size] as? UInt64, size > UInt64(clamping: limit) {
-                throw FetchFailure(.badBody, "the file has \(size) bytes, more than the source allows", key: key)
+            let type = try FileManager.default.attributesOfItem(atPath: url.path)[.type] as? FileAttributeType
+            if type == .typeDirectory { return nil }
+            // Reading a pipe or a device could wait for ever.
+            guard type == .typeRegular else { throw FetchFailure(.badBody, "there is no plain file", key: key) }
+            let file = try FileHandle(forReadingFrom: url)
+            let data = try file.read(upToCount: min(max(0, limit), .max - 1) + 1) ?? Data()
+            try file.close()
+            guard data.count <= limit else {
+                throw FetchFailure(.badBody, "the file has more than the \(limit) bytes allowed", key: key)
             }
-            return try Data(contentsOf: url)
+            return data
         } catch let error as CocoaError where error.code == .fileReadNoSuchFile || error.code == .fileNoSuchFile {
             return nil
         } catch let failure as FetchFailure {
             throw failure
         } catch {
             throw FetchFailure(
-                error: TileCacheError(.noAnswer, "\(key): its file cannot be read: \(error)", key: key, cause: error),
+                error: TileCacheError(.noAnswer, "\(key): its file cannot be read", key: key, cause: error),
                 setback: .unreachable)
         }
     }

@@ -27,6 +27,11 @@ extension TileCache {
         guard let tile = order.key.tile else {
             throw FetchFailure(.outOfBounds, "is no tile and cannot be asked for by a template", key: order.key)
         }
+        guard order.key.source == order.source.name else {
+            throw FetchFailure(
+                .outOfBounds, "is a tile of another source than \(order.source.name)", key: order.key)
+        }
+        try order.source.check(tile)
         let place = order.source.template.url(for: tile)
         if place.scheme == .file { return try await readFile(place, order) }
         if let landed = try await landedMeanwhile(order) { return landed }
