@@ -128,7 +128,8 @@ extension TileCache {
         }
         request.method = .get
         for name in HTTPField.Name.ownedByCache { request.headerFields[name] = nil }
-        if order.isStored, let stored = order.stored {
+        // That a tile was absent is nothing to ask about: a 304 could only be about an error page's validators.
+        if order.isStored, let stored = order.stored, stored.data != nil {
             _ = ResponseRecord.addConditions(stored.entry.metadata, to: &request.headerFields)
         }
         return request
