@@ -117,9 +117,8 @@ extension TileCache {
             method: .get, scheme: place.scheme.rawValue, authority: place.authority, path: place.path,
             headerFields: fields)
         if let prepare = order.source.prepare {
-            do { try await prepare(&request, order.key) } catch is CancellationError {
-                throw CancellationError()
-            } catch {
+            do { try await prepare(&request, order.key) } catch {
+                if Task.isCancelled { throw CancellationError() }
                 throw FetchFailure(
                     error: TileCacheError(
                         .hookFailed, "\(order.key): the source's request hook failed", key: order.key, cause: error),
@@ -146,7 +145,8 @@ extension TileCache {
                     TransportRequest(
                         head: request, bodyLimit: order.source.bodyLimit, timeout: order.source.timeout))
             } catch {
-                if error.code == .cancelled { throw CancellationError() }
+                // Whatever the transport makes of being cancelled, it says nothing about the host.
+                if Task.isCancelled { throw CancellationError() }
                 throw FetchFailure(error, key: order.key, host: host)
             }
             guard Redirect.isOne(answer.head.status.code) else {
