@@ -25,9 +25,11 @@ enum Redirect: Equatable {
         guard let location = response.headerFields[.location], location.utf8.count <= 8192 else {
             return .refuse("a redirection that says not where to")
         }
-        let path = URIReference(request.path ?? "/")
+        // Taken apart by hand: read as a reference, a path that begins with "//" would name a host.
+        let parts = (request.path ?? "/").split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
         let base = URIReference(
-            scheme: request.scheme, authority: request.authority, path: path?.path ?? "/", query: path?.query)
+            scheme: request.scheme, authority: request.authority, path: parts.first.map(String.init) ?? "/",
+            query: parts.count > 1 ? String(parts[1]) : nil)
         guard let scheme = request.scheme?.lowercased(), let reference = URIReference(location) else {
             return .refuse("a redirection to what is no URL")
         }

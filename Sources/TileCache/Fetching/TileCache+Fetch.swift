@@ -58,7 +58,7 @@ extension TileCache {
 
     /// Sends a request when its host has a slot free, and notes what became of it.
     private func send(_ request: HTTPRequest, _ order: FetchOrder, _ ticket: FetchTicket) async throws -> CachedTile {
-        let host = request.authority?.lowercased() ?? ""
+        let host = Self.host(of: request)
         // Nobody stands in line for a host that is left alone.
         if let wait = failures.wait(forHost: host) {
             throw FetchFailure(wait, key: order.key, now: clock.ticks())
@@ -94,6 +94,12 @@ extension TileCache {
             case .serve(let reason) = LoadDecision.first(order.mode, CacheState(stored.entry, now: clock.now()))
         else { return nil }
         return CachedTile(stored, origin: reason.map { .stale($0) } ?? (stored.origin == .memory ? .memory : .disk))
+    }
+
+    /// The host and port of a request as messages and accounts name them: never with a password.
+    private static func host(of request: HTTPRequest) -> String {
+        let authority = request.authority?.lowercased() ?? ""
+        return authority.lastIndex(of: "@").map { String(authority[authority.index(after: $0)...]) } ?? authority
     }
 
     /// How long a caller is kept waiting for another attempt; `nil` if that would be too long.
@@ -189,6 +195,11 @@ extension TileCache {
     /// Refuses what is no tile.
     private func check(_ answer: TransportResponse, _ order: FetchOrder, _ host: String) throws {
         let fields = answer.head.headerFields
+        guard answer.body.count <= order.source.bodyLimit else {
+            throw FetchFailure(
+                .badBody, "\(host) sent more than the \(order.source.bodyLimit) bytes that the source allows",
+                key: order.key)
+        }
         if let stated = fields[.contentLength].flatMap({ Int($0) }), stated != answer.body.count {
             var failure = FetchFailure(
                 .badBody, "\(host) sent \(answer.body.count) of \(stated) bytes", key: order.key)
