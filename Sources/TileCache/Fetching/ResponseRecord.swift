@@ -43,10 +43,10 @@ enum ResponseRecord {
         let fresh = policy.freshen(
             response, with: update, to: anonymous(request), requestedAt: HTTPDate(requestedAt),
             receivedAt: HTTPDate(receivedAt))
-        return Outcome(
-            metadata: metadata(
-                stored.response.status, fresh.response.fields, fresh.freshness, rules, receivedAt),
-            mayBeStored: fresh.storability.isStorable)
+        var refreshed = metadata(stored.response.status, fresh.response.fields, fresh.freshness, rules, receivedAt)
+        // A date of our own making orders nothing: once our clock has been set back, it would keep off every update.
+        if update.headerFields[.date] == nil { refreshed.date = nil }
+        return Outcome(metadata: refreshed, mayBeStored: fresh.storability.isStorable)
     }
 
     /// The source's own credentials are not those of a user that a shared cache would have to protect (RFC 9111 §3.5).
@@ -103,9 +103,12 @@ enum ResponseRecord {
     private static func kept(_ fields: HTTPFields, _ freshness: Freshness) -> [ResponseFields.Header] {
         var kept: [ResponseFields.Header] = []
         func keep(_ name: HTTPField.Name) {
-            if let value = bounded(fields[name], 1024) { kept.append(.init(name: name.rawName, value: value)) }
+            // Of several lines of Expires the first counts; those of Cache-Control are one list (RFC 9111 §4.2.1).
+            let value = name == .expires ? fields[values: name].first : fields[name]
+            if let value = bounded(value, 1024) { kept.append(.init(name: name.rawName, value: value)) }
         }
         keep(.cacheControl)
+        if let targeted = freshness.targetedField { keep(targeted) }
         // An absolute time differs from tile to tile, so it is kept only where the lifetime hangs on it.
         if freshness.source == .expires { keep(.expires) }
         if fields[.cacheControl] == nil, let pragma = HTTPField.Name("Pragma") { keep(pragma) }

@@ -32,7 +32,7 @@ struct CacheState: Hashable, Sendable {
 
 /// Why a fetch brought nothing, as far as it decides about stale tiles.
 enum FetchSetback: Hashable, Sendable {
-    /// No answer: offline, time-out, a host that is left alone.
+    /// No answer: offline, time-out, a host that is left alone because it gave none.
     case unreachable
     /// An answer that is an error.
     case refused
@@ -83,7 +83,8 @@ enum LoadDecision: Hashable, Sendable {
             // The server's own word counts, where it has given one.
             let stated = state.staleIfError
             let allowed = stated > 0 ? stated : lifetimes.staleOnError.components.seconds
-            return state.staleFor < allowed ? .serve(.error) : .nothing
+            // Of what was stored in the future nobody knows how stale it is.
+            return !state.isFromTheFuture && state.staleFor < allowed ? .serve(.error) : .nothing
         }
     }
 }
