@@ -94,14 +94,19 @@ extension TileCache {
 
     /// Asks the server whether a stale tile still holds, while the stale one is being served.
     func refreshInBackground(_ source: TileSource, _ key: TileKey, _ stored: StoredTile) {
+        // A refresh that failed is not tried, and not reported, again with every tile that is served meanwhile.
+        guard failures.wait(for: key) == nil else { return }
         let flight = FlightKey(key: key, isStored: true)
         flights.start(flight, priority: .refresh) { ticket in
             do {
                 let order = FetchOrder(source: source, key: key, stored: stored, mode: .standard)
                 return try await self.fetch(order, ticket)
-            } catch let failure as FetchFailure {
-                self.configuration.onEvent?(.refreshFailed(key, failure.error))
-                throw failure
+            } catch {
+                let told = (error as? FetchFailure)?.error ?? error
+                if !(told is CancellationError), (told as? TileCacheError)?.code != .waiting {
+                    self.configuration.onEvent?(.refreshFailed(key, told))
+                }
+                throw error
             }
         }
     }
