@@ -14,6 +14,7 @@ let package = Package(
         .executableTarget(
             name: "tile-bench",
             dependencies: [
+                .product(name: "TileCache", package: "swift-tile-cache"),
                 .product(name: "TileStore", package: "swift-tile-cache"),
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "GRDB", package: "GRDB.swift"),

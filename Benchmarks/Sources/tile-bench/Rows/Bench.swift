@@ -22,6 +22,7 @@ struct Bench {
 enum RowName: String, CaseIterable {
     case diskHit = "disk-hit"
     case memoryHit = "memory-hit"
+    case cacheHit = "cache-hit"
     case putNew = "put-new"
     case putDuplicate = "put-duplicate"
     case resident
@@ -37,6 +38,7 @@ extension Bench {
         switch row {
         case .diskHit: try diskHit()
         case .memoryHit: try memoryHit()
+        case .cacheHit: try cacheHit()
         case .putNew: try putNew()
         case .putDuplicate: try putDuplicate()
         case .evict: try evict()
