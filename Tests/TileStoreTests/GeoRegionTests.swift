@@ -227,6 +227,21 @@ struct GeoRegionTests {
     }
 
     @Test
+    func aSliverThinnerThanACellCoversTheTilesItIsIn() throws {
+        // The east edge leaves the meridian of Greenwich, a tile's edge, by one cell (0.6 mm) over 40 degrees.
+        let cell = 360.0 / Double(1 << 36)
+        let places = try [(-10.0, 20.0), (0, 20), (cell, -20), (-10, -20)].map {
+            try GeoCoordinate(longitude: $0.0, latitude: $0.1)
+        }
+        for zoom in [4, 8, 20] {
+            let coverage = try TileCoverage(.polygon(GeoPolygon(places)), zooms: zoom...zoom)
+            let box = try GeoBox(west: -10, south: -20, east: cell, north: 20).spans(zoom: zoom)
+            #expect(try coverage.spans() == box)
+            #expect(coverage.tileCount == box.reduce(0) { $0 + $1.count })
+        }
+    }
+
+    @Test
     func whatGoesAroundTheWorldTwiceIsCountedOnce() throws {
         let places = try [(-179.0, 10.0), (179, 12), (179, 60), (-179, 50)].map {
             try GeoCoordinate(longitude: $0.0, latitude: $0.1)
