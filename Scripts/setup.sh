@@ -5,7 +5,7 @@ set -euo pipefail
 have() { command -v "$1" >/dev/null 2>&1; }
 
 if ! have swift; then
-    echo "setup: no swift on the PATH; install Swift 6.1 or later from https://www.swift.org/install" >&2
+    echo "setup: no swift on the PATH; install Swift 6.2 or later from https://www.swift.org/install" >&2
     exit 1
 fi
 

@@ -25,7 +25,8 @@ extension TileCache {
     public static func folder(named name: String = "Tiles", in place: Place = .support) throws -> String {
         let name = try SourceName(name).description
         #if canImport(Darwin)
-        let directory: FileManager.SearchPathDirectory = place == .support ? .applicationSupportDirectory : .cachesDirectory
+        let directory: FileManager.SearchPathDirectory =
+            place == .support ? .applicationSupportDirectory : .cachesDirectory
         let base = try FileManager.default.url(
             for: directory, in: .userDomainMask, appropriateFor: nil, create: true)
         var folder = base.appendingPathComponent(name, isDirectory: true)

@@ -11,7 +11,9 @@ public import TileStore
 /// One object for each folder and process is enough, and safe from any thread; other processes may have the same folder
 /// open. A fresh tile costs a few microseconds and no suspension. Everything that may block runs on threads of its own.
 public final class TileCache: Sendable {
-    /// The store underneath: keys, blobs, limits, regions, verification. Its functions that change something block.
+    /// The store underneath: keys, blobs, limits, regions, verification.
+    ///
+    /// Its functions that change something block.
     public let store: TileStore
     let transport: any TileTransport
     let configuration: TileCacheConfiguration

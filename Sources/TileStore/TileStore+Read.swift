@@ -69,7 +69,9 @@ extension TileStore {
             if let data = try loadBlob(digest, size: found.entry.size, verified: found.verified, onlyCached: true) {
                 return .tile(StoredTile(entry: found.entry, data: data, origin: .disk))
             }
-        } catch { /* Said again, and properly, by the read that may wait. */  }
+        } catch {
+            // Said again, and properly, by the read that may wait.
+        }
         return .mustWait
     }
 

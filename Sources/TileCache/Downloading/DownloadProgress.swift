@@ -73,6 +73,8 @@ public struct DownloadOptions: Sendable {
     public var byteBudget: Int?
     /// Stops when so many requests have been sent.
     public var requestBudget: Int?
+    /// Whether hosts are left out whose terms forbid asking for more than somebody looks at.
+    var isBulk = true
 
     /// The defaults.
     public init() {}

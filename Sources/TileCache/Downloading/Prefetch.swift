@@ -93,10 +93,18 @@ extension TileCache {
             found.sort { $0.expires < $1.expires }
             return found.prefix(max(0, limit)).map(\.key)
         }
+        var options = options
+        // These are tiles that somebody has looked at before.
+        options.isBulk = false
         return TileDownload(self, source, keys.makeIterator(), total: keys.count, options)
     }
 
+    /// Refuses to download from servers whose terms forbid it, and from what is no server.
     func checkBulk(_ source: TileSource) throws {
+        guard source.template.scheme != .file else {
+            throw TileCacheError(
+                .invalidRegion, "source \(source.name) reads local files: they are there, and need no download")
+        }
         for host in source.template.hosts {
             if let error = BulkPolicy.objection(toHost: host, allowed: configuration.bulkAllowedHosts) { throw error }
         }

@@ -76,7 +76,9 @@ public final class TileDownload: Sendable {
     /// Goes on after ``pause()``.
     public func resume() { gate.open() }
 
-    /// Ends it; what is settled stays. A later download takes up what is left.
+    /// Ends it; what is settled stays.
+    ///
+    /// A later download takes up what is left.
     public func cancel() { state.withLock { $0.task }?.cancel() }
 
     /// Waits until all is settled, or it was cancelled.
@@ -171,7 +173,7 @@ public final class TileDownload: Sendable {
             try await limiter?.wait()
             state.withLock { $0.requests += 1 }
             do {
-                return try await cache.update(source, key, priority: options.priority)
+                return try await cache.update(source, key, options)
             } catch let failure as FetchFailure {
                 let wait = cache.failures.wait(for: key)?.until ?? 0
                 let left = failure.error.retryAfter ?? cache.timeLeft(until: wait)
@@ -231,10 +233,14 @@ extension TileCache {
     /// Asks the server for a tile, by a conditional request if there is something to ask about.
     ///
     /// - Throws: ``FetchFailure`` and what else ``fetch(_:_:)`` throws; never a stale tile instead.
-    func update(_ source: TileSource, _ key: TileKey, priority: FetchPriority) async throws -> CachedTile {
+    func update(_ source: TileSource, _ key: TileKey, _ options: DownloadOptions) async throws -> CachedTile {
         let stored = try await read(key)
-        return try await flights.value(for: FlightKey(key: key, isStored: true), priority: priority) { ticket in
-            try await self.fetch(FetchOrder(source: source, key: key, stored: stored, mode: .standard), ticket)
+        let order = FetchOrder(
+            source: source, key: key, stored: stored, mode: .serverThenCache, isBulk: options.isBulk)
+        return try await flights.value(
+            for: FlightKey(key: key, isStored: true), priority: options.priority
+        ) { ticket in
+            try await self.fetch(order, ticket)
         }
     }
 

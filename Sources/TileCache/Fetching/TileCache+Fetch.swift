@@ -15,6 +15,8 @@ struct FetchOrder: Sendable {
     /// What to ask about by a conditional request; its bytes have just been read, so a 304 has something to hold on to.
     var stored: StoredTile?
     var mode: LoadMode
+    /// Whether it is part of a download that some hosts' terms forbid.
+    var isBulk = false
 
     var isStored: Bool { mode != .serverOnly }
 }
@@ -129,6 +131,12 @@ extension TileCache {
                     error: TileCacheError(
                         .hookFailed, "\(order.key): the source's request hook failed", key: order.key, cause: error),
                     setback: .unreachable)
+            }
+        }
+        if order.isBulk {
+            let allowed = configuration.bulkAllowedHosts
+            if let error = BulkPolicy.objection(toHost: Self.host(of: request), allowed: allowed) {
+                throw FetchFailure(error: error, setback: .refused)
             }
         }
         request.method = .get

@@ -367,8 +367,9 @@ private typealias PositionedRead =
     @convention(c) (Int32, UnsafePointer<iovec>?, Int32, off_t, Int32) -> Int
 private let positionedRead: PositionedRead? = dlsym(nil, "preadv2").map { unsafeBitCast($0, to: PositionedRead.self) }
 
-/// Reads what the page cache has; `EAGAIN` where the disk would have to be waited for. A file system that knows no such
-/// reads (`EOPNOTSUPP`) is read as ever.
+/// Reads what the page cache has; `EAGAIN` where the disk would have to be waited for.
+///
+/// A file system that knows no such reads (`EOPNOTSUPP`) is read as ever.
 private func readCached(_ file: Int32, _ target: UnsafeMutableRawPointer, _ count: Int, _ offset: off_t) -> Int {
     let onlyCached: Int32 = 0x8  // RWF_NOWAIT
     if let positionedRead {

@@ -79,6 +79,9 @@ struct ServerOptions: ParsableArguments {
         } catch let error as TileCacheError {
             throw Failure(.usage, "--url: \(error.message)")
         }
+        guard made.template.scheme != .file else {
+            throw Failure(.usage, "--url: local files need no download; 'tilegc import' takes a folder in")
+        }
         made.kind = kind.tileKind
         made.lifetimes.unstated = .seconds(lifetime)
         for option in header { made.headers.append(try option.field()) }

@@ -110,7 +110,11 @@ struct DownloadTests {
         let served = Locked(0)
         lab.transport.script { _ in
             // The first ten come through; the others wait at the door.
-            if served.withLock({ $0 += 1; return $0 }) > 10 { try await latch.pass() }
+            let number = served.withLock { count in
+                count += 1
+                return count
+            }
+            if number > 10 { try await latch.pass() }
             return .answer(200, [.cacheControl: "max-age=60"])
         }
         let download = try await lab.cache.download(source, world(source))
