@@ -96,7 +96,10 @@ let package = Package(
             swiftSettings: settings),
         .executableTarget(
             name: "OfflineMap",
-            dependencies: ["TileCache", "TileCacheNIO", "TileCacheTesting"],
+            dependencies: [
+                "TileCache", "TileCacheNIO", "TileCacheTesting",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+            ],
             path: "Examples/OfflineMap",
             swiftSettings: settings),
         .testTarget(

@@ -1,4 +1,5 @@
 import Foundation
+import HTTPTypes
 import TileCache
 import TileCacheNIO
 import TileCacheTesting
@@ -34,7 +35,7 @@ struct OfflineMap {
         cache.forgetFailures()
         let before = origin.bytesSent
         try await show("It is back: one question a tile, no bytes", cache, source, expect: "revalidated")
-        print("bytes sent by the server for that: \(origin.bytesSent - before), headers included")
+        print("bytes of bodies that the server sent for that: \(origin.bytesSent - before)")
 
         let figures = try cache.store.statistics()
         print("in the cache: \(figures.entries) tiles in \(figures.blobs) blobs")

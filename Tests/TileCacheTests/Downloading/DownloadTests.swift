@@ -1,6 +1,7 @@
 import HTTPTypes
 import Testing
 import TileStore
+import TileStoreTesting
 
 @testable import TileCache
 
@@ -58,7 +59,7 @@ struct DownloadTests {
         let source = try lab.source()
         _ = try await lab.cache.download(source, world(source, 1...1)).report()
         let blob = try #require(try lab.store.entry(for: TileKey("lab/1/0/0"))?.blob)
-        try lab.files.unlink(blob.path)
+        _ = try lab.files.unlink(blob.path)
         let again = try await lab.cache.download(source, world(source, 1...1)).report().progress
         #expect(again.fetched > 0 && again.failed == 0 && again.isComplete)
         #expect(try lab.store.read(TileKey("lab/1/0/0"))?.data != nil)

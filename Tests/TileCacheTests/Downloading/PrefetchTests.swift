@@ -31,12 +31,12 @@ struct PrefetchTests {
         let source = try lab.source()
         let center = try TileAddress(z: 12, x: 100, y: 100)
         _ = try await lab.cache.tile(source, z: 12, x: 100, y: 100)
-        let first = await try lab.cache.prefetch(source, around: center, requestBudget: 10).report()
+        let first = try await lab.cache.prefetch(source, around: center, requestBudget: 10).report()
         #expect(first.reachedBudget && lab.transport.count <= 1 + 11)
-        let all = await try lab.cache.prefetch(source, around: center, requestBudget: 1000).report()
+        let all = try await lab.cache.prefetch(source, around: center, requestBudget: 1000).report()
         #expect(all.progress.isComplete && all.progress.unchanged > 0)
         #expect(Set(lab.transport.paths).count == lab.transport.count)
-        let bytes = await try lab.cache.prefetch(
+        let bytes = try await lab.cache.prefetch(
             source, around: TileAddress(z: 12, x: 900, y: 900), byteBudget: 5000, requestBudget: 1000
         ).report()
         // Two at a time: one more may be under way when the budget is used up.
