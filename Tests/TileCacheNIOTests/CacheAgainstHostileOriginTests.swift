@@ -8,26 +8,30 @@ import TileCacheTesting
 import TileStore
 
 /// The whole cache against a real server that misbehaves: each time a named error or the stale tile, never a wrong one.
-@Suite(.timeLimit(.minutes(3)))
+@Suite(.timeLimit(.minutes(5)), .serialized)
 struct CacheAgainstHostileOriginTests {
     /// What a server does wrong, and what the caller of the cache is told if nothing stale can help.
     struct Offence: Sendable, CustomTestStringConvertible {
         var testDescription: String
         var code: TileCacheError.Code
         var answer: @Sendable (OriginRequest) -> LocalAnswer
+        /// How long the request may take: short only where the server never comes to an end.
+        var timeout: Duration
 
         init(
-            _ name: String, _ code: TileCacheError.Code, _ answer: @escaping @Sendable (OriginRequest) -> LocalAnswer
+            _ name: String, _ code: TileCacheError.Code, timeout: Duration = .seconds(30),
+            _ answer: @escaping @Sendable (OriginRequest) -> LocalAnswer
         ) {
             testDescription = name
             self.code = code
             self.answer = answer
+            self.timeout = timeout
         }
     }
 
     static let offences: [Offence] = [
-        Offence("hangs", .noAnswer) { _ in .raw(.hang) },
-        Offence("drips", .noAnswer) { _ in
+        Offence("hangs", .noAnswer, timeout: .seconds(1)) { _ in .raw(.hang) },
+        Offence("drips", .noAnswer, timeout: .seconds(1)) { _ in
             .raw(
                 .text("HTTP/1.1 200 OK\nContent-Type: image/png\nContent-Length: 99999\n\n"),
                 .drip(7, every: .milliseconds(20)))
@@ -84,9 +88,9 @@ struct CacheAgainstHostileOriginTests {
 
         func set(_ next: @escaping @Sendable (OriginRequest) -> LocalAnswer) { answer.withLock { $0 = next } }
 
-        func source(_ base: String? = nil) throws -> TileSource {
+        func source(_ base: String? = nil, timeout: Duration = .seconds(30)) throws -> TileSource {
             var source = try TileSource("t", template: "\(base ?? origin.url)/{z}/{x}/{y}.png")
-            source.timeout = .seconds(1)
+            source.timeout = timeout
             source.bodyLimit = 1 << 20
             source.attempts = 1
             return source
@@ -105,7 +109,7 @@ struct CacheAgainstHostileOriginTests {
         let rig = try await Rig()
         rig.set(offence.answer)
         let error = await #expect(throws: TileCacheError.self) {
-            try await rig.cache.tile(rig.source(), z: 3, x: 1, y: 2)
+            try await rig.cache.tile(rig.source(timeout: offence.timeout), z: 3, x: 1, y: 2)
         }
         #expect(error?.code == offence.code)
         #expect(error?.message.contains("t/3/1/2") == true)
@@ -125,7 +129,7 @@ struct CacheAgainstHostileOriginTests {
         rig.set { _ in LocalAnswer(.ok, fields, body: Self.png) }
         #expect(try await rig.cache.tile(rig.source(), z: 3, x: 1, y: 2)?.origin == .network)
         rig.set(offence.answer)
-        let tile = try await rig.cache.tile(rig.source(), z: 3, x: 1, y: 2)
+        let tile = try await rig.cache.tile(rig.source(timeout: offence.timeout), z: 3, x: 1, y: 2)
         #expect(tile?.data == Data(Self.png))
         #expect(tile?.origin == .stale(.error))
         #expect(try rig.cache.store.read(TileKey("t/3/1/2"))?.data == Data(Self.png))
