@@ -43,11 +43,8 @@ final class BlockingPool: Sendable {
         }
         guard startsThread else { return state.wakeOne() }
         let state = self.state
-        let thread = Thread {
-            // On Linux a name is taken from the thread itself alone, and no more than 15 bytes of it.
-            Thread.current.name = "tilecache-files"
-            Self.serve(state)
-        }
+        let thread = Thread { Self.serve(state) }
+        thread.name = "tile-cache-files"
         thread.start()
     }
 

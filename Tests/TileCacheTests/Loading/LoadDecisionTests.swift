@@ -35,7 +35,7 @@ enum Situation: CaseIterable {
     }
 }
 
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(3)))
 struct LoadDecisionTests {
     /// Modes in rows, situations in columns, in the order of `Situation`.
     private static let first: [LoadMode: [LoadDecision]] = [

@@ -5,7 +5,7 @@ import TileStore
 
 @testable import TileCache
 
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(3)))
 struct LoadModeTests {
     @Test func standardServesAFreshTileWithoutARequest() async throws {
         let lab = try CacheLab()

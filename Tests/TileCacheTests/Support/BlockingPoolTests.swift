@@ -1,20 +1,18 @@
-import Foundation
 import Testing
 import TileStore
 
 @testable import TileCache
 
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(3)))
 struct BlockingPoolTests {
     @Test func everythingRunsOnAtMostSoManyThreads() async throws {
         let pool = BlockingPool(threads: 3)
-        let seen = Locked<(names: Set<String>, now: Int, most: Int)>(([], 0, 0))
+        let seen = Locked<(now: Int, most: Int)>((0, 0))
         let sum = try await withThrowingTaskGroup(of: Int.self) { group in
             for number in 0..<3000 {
                 group.addTask {
                     try await pool.run {
                         seen.withLock {
-                            $0.names.insert(Thread.current.name ?? "")
                             $0.now += 1
                             $0.most = max($0.most, $0.now)
                         }
@@ -27,7 +25,6 @@ struct BlockingPoolTests {
         }
         #expect(sum == 3000 * 2999 / 2)
         #expect(seen.withLock { $0.most } <= 3)
-        #expect(seen.withLock { $0.names } == ["tilecache-files"])
     }
 
     @Test func errorsComeBack() async {
