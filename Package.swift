@@ -37,6 +37,14 @@ let package = Package(
             name: "TileStore",
             dependencies: [.target(name: "CLibcrypto", condition: .when(platforms: [.linux]))],
             swiftSettings: settings),
+        .systemLibrary(
+            name: "CZlib",
+            pkgConfig: "zlib",
+            providers: [.apt(["zlib1g-dev"]), .brew(["zlib"])]),
+        .target(
+            name: "ContentCoding",
+            dependencies: ["CZlib"],
+            swiftSettings: settings),
         .target(
             name: "TileStoreTesting",
             dependencies: ["TileStore"],
@@ -50,6 +58,7 @@ let package = Package(
             dependencies: [
                 "TileStore",
                 "HTTPCaching",
+                "ContentCoding",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ],
             swiftSettings: settings),

@@ -32,6 +32,8 @@ public struct TileCacheConfiguration: Sendable {
 public enum TileCacheEvent: Sendable {
     /// A tile was fetched and returned, but could not be stored: a full disk, a cache that another process holds.
     case notStored(TileKey, any Error)
+    /// A stored tile could not be read, and the server was asked instead: a failing disk.
+    case notRead(TileKey, any Error)
     /// A refresh in the background failed; the stale tile stays.
     case refreshFailed(TileKey, any Error)
 }

@@ -89,13 +89,19 @@ extension TileCache {
     ///
     /// Without this look, an asker that is delayed between looking and asking would send a request of its own.
     private func landedMeanwhile(_ order: FetchOrder) async throws -> CachedTile? {
-        guard order.mode == .standard || order.mode == .cacheThenServer,
-            let entry = try store.entry(for: order.key),
-            case .serve = LoadDecision.first(order.mode, CacheState(entry, now: clock.now())),
-            let stored = try await read(order.key),
-            case .serve(let reason) = LoadDecision.first(order.mode, CacheState(stored.entry, now: clock.now()))
-        else { return nil }
-        return CachedTile(stored, origin: reason.map { .stale($0) } ?? (stored.origin == .memory ? .memory : .disk))
+        guard order.mode == .standard || order.mode == .cacheThenServer else { return nil }
+        do {
+            guard let entry = try store.entry(for: order.key),
+                case .serve = LoadDecision.first(order.mode, CacheState(entry, now: clock.now())),
+                let stored = try await read(order.key),
+                case .serve(let reason) = LoadDecision.first(order.mode, CacheState(stored.entry, now: clock.now()))
+            else { return nil }
+            let origin: TileOrigin = stored.origin == .memory ? .memory : .disk
+            return CachedTile(stored, origin: reason.map { .stale($0) } ?? origin)
+        } catch let error as StoreError where error.code != .closed {
+            configuration.onEvent?(.notRead(order.key, error))
+            return nil
+        }
     }
 
     /// The host and port of a request as messages and accounts name them: never with a password.

@@ -1,3 +1,5 @@
+import ContentCoding
+
 #if canImport(FoundationEssentials)
 public import FoundationEssentials
 #else
@@ -30,6 +32,30 @@ public struct CachedTile: Sendable {
 
     /// Whether the server says that there is no such tile (204, 404, 410).
     public var isAbsent: Bool { data == nil }
+
+    /// The bytes without their content coding, as a decoder of pictures or vector tiles wants them.
+    ///
+    /// Servers name gzip and sometimes apply it twice, or apply it without a name; all of it is taken off.
+    /// - Parameter limit: No larger result is made.
+    /// - Returns: `nil` if the tile is absent.
+    /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/badBody`` if the coding is another, the bytes are damaged,
+    ///   or the result would be larger than the limit.
+    public func decodedData(limit: Int = 64 << 20) throws -> Data? {
+        guard var data else { return nil }
+        let coding = contentEncoding?.lowercased()
+        guard coding == nil || coding == "gzip" || coding == "x-gzip" || coding == "identity" else {
+            throw TileCacheError(
+                .badBody, "\(key): cannot decode the content coding \(coding ?? "")", key: key)
+        }
+        for _ in 0..<2 where Gzip.isMarked(data) {
+            guard let plain = Gzip.decode(data, limit: limit) else {
+                throw TileCacheError(
+                    .badBody, "\(key): its gzip is damaged, or holds more than \(limit) bytes", key: key)
+            }
+            data = plain
+        }
+        return data
+    }
 
     package init(
         key: TileKey, data: Data?, status: Int, mediaType: String?, contentEncoding: String?, etag: String?,

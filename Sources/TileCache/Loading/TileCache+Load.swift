@@ -28,7 +28,13 @@ extension TileCache {
         _ source: TileSource, _ key: TileKey, mode: LoadMode = .standard, priority: FetchPriority = .visible
     ) async throws -> CachedTile? {
         if mode == .serverOnly { return try await ask(source, key, nil, mode, priority) }
-        let stored = try await read(key)
+        let stored: StoredTile?
+        do { stored = try await read(key) } catch let error as StoreError {
+            // A disk that cannot be read is no reason to show no map while there is a server.
+            guard mode != .cacheOnly, error.code != .closed else { throw error }
+            configuration.onEvent?(.notRead(key, error))
+            stored = nil
+        }
         guard let stored else {
             return mode == .cacheOnly ? nil : try await ask(source, key, nil, mode, priority)
         }

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# A region through `tilegc seed` against curl fetching the same tiles from the same local origin, 16 at once; then the same
+# region again, all of it stale. Prints the median of some rounds and the ratio that Docs/benchmarks.md reports.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+rounds=${1:-5}
+scratch=${SCRATCH:-.build}
+swift build -c release --product tilegc --scratch-path "$scratch" >/dev/null
+swift build -c release --product transport-bench --scratch-path "$scratch" >/dev/null
+bin=$(swift build -c release --scratch-path "$scratch" --show-bin-path)
+work=$(mktemp -d)
+"$bin/transport-bench" serve 6 >"$work/address" &
+origin=$!
+trap 'kill "$origin"; rm -rf "$work"' EXIT
+until [ -s "$work/address" ]; do sleep 0.1; done
+address=$(cat "$work/address")
+"$bin/transport-bench" urls "$address" 6 >"$work/curl"
+count=$(grep -c '^url' "$work/curl")
+
+seed() {
+    "$bin/tilegc" seed "$work/cache" --source bench --url "$address/{z}/{x}/{y}.png" \
+        --bbox -180,-85.0511,180,85.0511 --zoom 0-6 --concurrency 16 --json
+}
+journal() { cat "$work"/cache/manifest/journal-*.jsonl "$work"/cache/manifest/checkpoint-*.json | wc -c; }
+median() { sort -n | awk '{ a[NR] = $1 } END { print a[int((NR + 1) / 2)] }'; }
+
+TIMEFORMAT='%R %U %S'
+for _ in $(seq "$rounds"); do
+    { time curl --silent --parallel --parallel-max 16 --config "$work/curl" >/dev/null 2>&1; } 2>>"$work/curl.times"
+    rm -rf "$work/cache"
+    { time seed >"$work/seed.json"; } 2>>"$work/seed.times"
+    [ "$(jq .fetched "$work/seed.json")" = "$count" ] || { cat "$work/seed.json"; exit 1; }
+done
+curl=$(cut -d' ' -f1 "$work/curl.times" | median)
+seeded=$(cut -d' ' -f1 "$work/seed.times" | median)
+cpu=$(awk '{ print ($2 + $3) * 1e6 / '"$count"' }' "$work/seed.times" | median)
+awk -v c="$curl" -v s="$seeded" -v n="$count" -v cpu="$cpu" 'BEGIN {
+    printf "region: %d tiles, curl %.2f s (%.0f/s), tilegc seed %.2f s (%.0f/s, %.0f µs of processor a tile): %.2fx\n",
+        n, c, n / c, s, n / s, cpu, c / s }'
+
+"$bin/tilegc" expire "$work/cache" --all >/dev/null
+blobs=$("$bin/tilegc" stats "$work/cache" --json | jq .blobs)
+before=$(journal)
+again=$(seed)
+after=$(journal)
+[ "$(jq .revalidated <<<"$again")" = "$count" ] && [ "$(jq .bytes <<<"$again")" = 0 ] || { echo "$again"; exit 1; }
+[ "$("$bin/tilegc" stats "$work/cache" --json | jq .blobs)" = "$blobs" ]
+awk -v n="$count" -v b="$((after - before))" 'BEGIN {
+    printf "again, all stale: %d conditional requests, 0 bytes of bodies, no new blob, manifest + %.0f B a tile\n", n, b / n }'
