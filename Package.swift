@@ -19,6 +19,7 @@ let package = Package(
         .library(name: "TileCache", targets: ["TileCache"]),
         .library(name: "TileCacheNIO", targets: ["TileCacheNIO"]),
         .library(name: "TileStore", targets: ["TileStore"]),
+        .library(name: "TileArchive", targets: ["TileArchive"]),
         .executable(name: "tilegc", targets: ["tilegc"]),
     ],
     dependencies: [
@@ -27,6 +28,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
         .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.6"),
         .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
+        .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
     ],
     targets: [
         .systemLibrary(
@@ -44,6 +46,14 @@ let package = Package(
         .target(
             name: "ContentCoding",
             dependencies: ["CZlib"],
+            swiftSettings: settings),
+        .target(
+            name: "TileArchive",
+            dependencies: [
+                "TileStore",
+                "CZlib",
+                .product(name: "GRDB", package: "GRDB.swift"),
+            ],
             swiftSettings: settings),
         .target(
             name: "TileStoreTesting",
@@ -100,6 +110,7 @@ let package = Package(
                 "TileCache",
                 "TileCacheNIO",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
+                "TileArchive",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: settings),
@@ -139,6 +150,13 @@ let package = Package(
                 "TileCache", "TileCacheNIO", "TileCacheTesting", "TileStore",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "NIOCore", package: "swift-nio"),
+            ],
+            swiftSettings: settings),
+        .testTarget(
+            name: "TileArchiveTests",
+            dependencies: [
+                "TileArchive", "TileStore", "TileStoreTesting",
+                .product(name: "GRDB", package: "GRDB.swift"),
             ],
             swiftSettings: settings),
         .testTarget(

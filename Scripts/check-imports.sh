@@ -40,7 +40,13 @@ forbid "TileCacheTesting is for tests" 'TileCacheTesting|Testing|XCTest' \
     $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name '*Testing' ! -name transport-bench)
 forbid "only tilegc reads command lines" 'ArgumentParser' \
     $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name tilegc)
-forbid "TileStoreTesting is for tests" 'TileStoreTesting|Testing|XCTest' Sources/TileStore Sources/tilegc
+forbid "archives know nothing of HTTP or command lines" \
+    "HTTPTypes|HTTPCaching|NIO[A-Za-z]*|AsyncHTTPClient|FoundationNetworking|ArgumentParser|MapKit|TileCache[A-Za-z]*" \
+    Sources/TileArchive
+forbid "only TileArchive touches SQLite and zlib" 'GRDB|GRDBSQLite|SQLite3|CZlib' \
+    $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name TileArchive)
+forbid "TileStoreTesting is for tests" 'TileStoreTesting|Testing|XCTest' \
+    Sources/TileStore Sources/TileArchive Sources/tilegc
 forbid "only SHA256.swift touches libcrypto" 'CLibcrypto' \
     $(find Sources -name '*.swift' ! -name SHA256.swift)
 [ "$status" = 0 ] && echo "check-imports: ok"

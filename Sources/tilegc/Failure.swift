@@ -1,3 +1,4 @@
+import TileArchive
 import TileStore
 
 /// The exit statuses that scripts may rely on (those of sysexits.h, where it has one).
@@ -29,6 +30,15 @@ struct Failure: Error {
         switch error.code {
         case .noSuchCache, .notACache, .unknownFormat: status = .noInput
         case .invalidKey, .invalidValue: status = .usage
+        default: status = .inputOutput
+        }
+        message = error.message
+    }
+    /// What is wrong with an archive.
+    init(_ error: ArchiveError) {
+        switch error.code {
+        case .notFound, .notAnArchive, .unsupported: status = .noInput
+        case .invalidValue: status = .usage
         default: status = .inputOutput
         }
         message = error.message

@@ -1,4 +1,5 @@
 import ArgumentParser
+import TileArchive
 import TileStore
 
 /// The command line of a tile cache.
@@ -40,6 +41,8 @@ struct TileGC: AsyncParsableCommand {
         } catch let failure as Failure {
             fail(failure)
         } catch let error as StoreError {
+            fail(Failure(error))
+        } catch let error as ArchiveError {
             fail(Failure(error))
         } catch {
             // Help and the version are "errors" that succeed; the rest are the parser's own.

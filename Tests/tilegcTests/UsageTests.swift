@@ -21,10 +21,10 @@ struct UsageTests {
         ["gc", "CACHE", "--source", "osm"], ["limit", "CACHE", "--entries", "1.5"],
         ["rm", "CACHE"], ["rm", "CACHE", "--pinned"], ["rm", "CACHE", "--all", "--stale"], ["expire", "CACHE"],
         ["import", "CACHE", "TILES"], ["import", "CACHE", "TILES", "--source", ".."],
-        ["import", "CACHE", "TILES.mbtiles", "--source", "a"], ["import", "CACHE", "T.PMTiles", "--source", "a"],
         ["import", "CACHE", "TILES", "--source", "a", "--format", "zip"],
-        ["export", "CACHE", "OUT"], ["export", "CACHE", "out.pmtiles", "--source", "osm"],
-        ["export", "CACHE", "out", "--source", "osm", "--format", "mbtiles"],
+        ["import", "CACHE", "T.mbtiles", "--source", "a", "--tms", "--xyz"],
+        ["export", "CACHE", "OUT"], ["export", "CACHE", "out.pmtiles", "--source", "osm", "--tms"],
+        ["export", "CACHE", "out", "--source", "osm", "--format", "brotli"],
     ]
 
     @Test(arguments: wrong)
@@ -41,6 +41,7 @@ struct UsageTests {
     @Test(arguments: [
         ["stats"], ["ls"], ["show", "osm/0/0/0"], ["cat", "osm/0/0/0"], ["gc"], ["limit"], ["limit", "--bytes", "1MB"],
         ["rm", "--all"], ["expire", "--all"], ["verify"], ["compact"], ["export", "OUT", "--source", "osm"],
+        ["export", "OUT", "--source", "osm", "--format", "pmtiles"], ["export", "OUT", "--region", "corner"],
     ])
     func aMissingCacheIsNotMade(_ arguments: [String]) throws {
         let scratch = try Scratch()

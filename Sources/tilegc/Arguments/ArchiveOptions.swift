@@ -1,23 +1,21 @@
 import ArgumentParser
+import TileArchive
 
 /// What kind of archive a path names.
 struct ArchiveOptions: ParsableArguments {
-    @Option(help: ArgumentHelp("The archive's format: folder.", valueName: "format"))
+    @Option(
+        help: ArgumentHelp(
+            "The archive's format: folder, mbtiles or pmtiles (default: by the path's ending).", valueName: "format"))
     var format: String?
 
-    /// Refuses archives that this version cannot handle, instead of making a folder named like one.
-    func check(path: String) throws {
-        let lower = path.lowercased()
-        let suffix = [".mbtiles", ".pmtiles"].first { lower.hasSuffix($0) }
-        switch format?.lowercased() {
-        case "folder": return
-        case nil:
-            guard let suffix else { return }
-            throw ValidationError(
-                "\(path): this version reads and writes z/x/y folders only, no \(suffix) files (for a folder of that "
-                    + "name say --format folder)")
-        case .some(let format):
-            throw ValidationError("--format \(format): this version knows z/x/y folders only ('folder')")
+    func validate() throws { _ = try kind(of: "") }
+
+    /// The kind that the user names, else the one that the path's ending does.
+    func kind(of path: String) throws -> ArchiveFormat {
+        guard let format else { return ArchiveFormat(path: path) }
+        guard let kind = ArchiveFormat(rawValue: format.lowercased()) else {
+            throw ValidationError("--format \(format): expected folder, mbtiles or pmtiles")
         }
+        return kind
     }
 }

@@ -1,4 +1,5 @@
 import ArgumentParser
+import TileArchive
 import TileStore
 
 /// `tilegc cat`.
@@ -17,14 +18,14 @@ struct Cat: ParsableCommand {
     func run() throws {
         let store = try cache.openForReading()
         guard let entry = try store.entry(for: key.key) else { throw key.missing }
-        guard entry.blob != nil else {
+        guard let blob = entry.blob else {
             throw Failure(
                 .noInput,
                 "\(key.key) has no bytes: it is a remembered response of status "
                     + "\(entry.metadata.response.status)")
         }
-        switch try TileReader(store: store).bytes(of: entry) {
-        case .bytes(let data):
+        switch try TileReader(store: store).bytes(of: key.key, { $0 == blob }) {
+        case .bytes(let data, _):
             let output = StandardOutput()
             try output.write(data)
             try output.finish()

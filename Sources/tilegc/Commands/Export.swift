@@ -1,50 +1,80 @@
 import ArgumentParser
+import TileArchive
 import TileStore
 
 /// `tilegc export`.
 struct Export: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "export",
-        abstract: "Writes the tiles of one source into a z/x/y folder, which is made if it does not exist.",
+        abstract: "Writes the tiles of one source into a z/x/y folder, an MBTiles or a PMTiles file.",
         discussion: """
-            Files are named z/x/y.ext or z/x/y@2x.ext, with the extension from the key, else from what the bytes are. \
-            Each file appears whole or not at all; one that holds the same bytes already is left alone, so an export \
-            that was interrupted is completed by running it again. Nothing is written through symbolic links. Vector \
-            tiles keep their compression, pictures are written uncompressed. What has no bytes or is no tile is \
-            skipped and counted.
+            Files of a folder are named z/x/y.ext or z/x/y@2x.ext, with the extension from the key, else from what the \
+            bytes are; each appears whole or not at all; one that holds the same bytes already is left alone, so an \
+            export that was interrupted is completed by running it again. Nothing is written through symbolic links. \
+            An MBTiles or PMTiles file appears when it is complete and replaces what is there; equal tiles are in it \
+            once. Vector tiles keep their compression, pictures are written uncompressed. What has no bytes or is no \
+            tile is skipped and counted.
 
             Exit status 1 means that some tiles could not be exported because they are damaged.
             """)
 
     @OptionGroup var cache: CacheArgument
 
-    @Argument(help: "The folder to write to.")
+    @Argument(help: "The folder or file to write.")
     var path: String
 
     @OptionGroup(title: "Selection") var select: SelectOptions
 
-    @Flag(help: "Count rows from the south (TMS).")
+    @Option(help: ArgumentHelp("Only tiles of this pinned region, which names the source too.", valueName: "name"))
+    var region: String?
+
+    @Flag(help: "Count a folder's rows from the south (TMS).")
     var tms = false
+
+    @Option(help: ArgumentHelp("The map's name in a package (default: the source's).", valueName: "text"))
+    var name: String?
+
+    @Option(help: ArgumentHelp("Who is to be named where the map is shown.", valueName: "text"))
+    var attribution: String?
 
     @OptionGroup var archive: ArchiveOptions
     @OptionGroup var report: ReportOptions
 
     func validate() throws {
-        try archive.check(path: path)
-        guard select.source != nil else {
+        guard select.source != nil || region != nil else {
             throw ValidationError("missing --source: name the source whose tiles to export ('tilegc stats' lists them)")
+        }
+        if tms, try archive.kind(of: path) != .folder {
+            throw ValidationError("--tms is for folders: MBTiles always counts rows from the south, PMTiles has none")
         }
     }
 
     func run() throws {
         let store = try cache.openForReading()
+        let region = try pinnedRegion(in: store)
+        guard let source = select.source ?? region?.source else { return }
+        let format = try archive.kind(of: path)
         Interrupt.watch()
-        var exporter = FolderExporter(
-            store: store, folder: try FolderHandle.make(path), rowsFromSouth: tms)
-        let result = try exporter.run(select.selection)
+        var transfer = ArchiveExport(store: store, source: source)
+        transfer.selection = select.selection
+        transfer.region = region
+        transfer.rowsFromSouth = tms
+        if format != .folder {
+            transfer.metadata = try SourceDescription(cache: cache.cache, source: source).read()
+            transfer.metadata.name = name ?? transfer.metadata.name
+            transfer.metadata.attribution = attribution ?? transfer.metadata.attribution
+        }
+        let messages = TransferMessages()
+        defer { messages.finish() }
+        let result = try transfer.run(to: path, format: format, observer: messages)
+        messages.finish()
         try store.close()
 
-        if result.isEmpty, !Interrupt.isRequested { Message.print("no entry is selected ('tilegc ls' lists them)") }
+        if result.isEmpty, !result.wasStopped {
+            Message.print("no entry is selected ('tilegc ls' lists them)")
+        } else if result.tiles == 0, format != .folder, !result.wasStopped {
+            Message.print("no tile could be exported, so \(path) was not written")
+        }
         let output = StandardOutput()
         if report.json {
             try output.line(result.json)
@@ -55,8 +85,10 @@ struct Export: ParsableCommand {
                     + "skipped \(Figure.count(result.skipped))\(failed).")
         }
         try output.finish()
-        if Interrupt.isRequested {
-            throw Failure(.interrupted, "interrupted: run it again for the rest")
+        if result.wasStopped {
+            throw Failure(
+                .interrupted,
+                format == .folder ? "interrupted: run it again for the rest" : "interrupted: \(path) was not written")
         }
         if result.failed > 0 {
             throw Failure(
@@ -64,5 +96,19 @@ struct Export: ParsableCommand {
                 "\(Figure.count(result.failed, "tile is", "tiles are")) damaged or missing: run 'tilegc verify --repair "
                     + "\(cache.cache)', fetch them again and export once more")
         }
+    }
+
+    private func pinnedRegion(in store: TileStore) throws -> PinnedRegion? {
+        guard let name = region else { return nil }
+        let all = try store.regions()
+        guard let found = all.first(where: { $0.name == name }) else {
+            let names = all.map(\.name).joined(separator: ", ")
+            throw Failure(
+                .noInput, "there is no region \(name.printable)\(names.isEmpty ? "" : "; there are: \(names)")")
+        }
+        if let source = select.source, source != found.source {
+            throw Failure(.usage, "region \(name) is of source \(found.source), not \(source): leave --source out")
+        }
+        return found
     }
 }

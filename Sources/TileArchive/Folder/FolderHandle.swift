@@ -15,7 +15,7 @@ import Darwin
 ///
 /// Everything below it is reached through it, one name at a time and never through a symbolic link, so
 /// that nothing outside of it can be read or written, whatever other processes do to its paths meanwhile.
-final class FolderHandle {
+final class FolderHandle: Sendable {
     /// The path, for messages.
     let path: String
     private let descriptor: Int32
@@ -41,14 +41,14 @@ final class FolderHandle {
     /// Opens a folder that the user named; a link to one will do.
     ///
     /// - Returns: `nil` where there is nothing.
-    /// - Throws: ``Failure`` where there is something else, or the system refuses.
+    /// - Throws: ``ArchiveError`` where there is something else, or the system refuses.
     static func open(_ path: String) throws -> FolderHandle? {
         let descriptor = openPath(path)
         if descriptor >= 0 { return FolderHandle(descriptor: descriptor, path: path) }
         switch errno {
         case ENOENT: return nil
-        case ENOTDIR: throw Failure(.noInput, "\(path) is not a folder")
-        default: throw Failure(.inputOutput, "cannot open \(path): \(systemText(errno))")
+        case ENOTDIR: throw ArchiveError(.notAnArchive, "\(path) is not a folder")
+        default: throw ArchiveError.system("cannot open \(path)")
         }
     }
 
@@ -59,11 +59,11 @@ final class FolderHandle {
         for name in path.split(separator: "/") {
             made += made.isEmpty || made.hasSuffix("/") ? name : "/" + name
             if mkdir(made, 0o777) != 0, errno != EEXIST, errno != EISDIR {
-                throw Failure(.inputOutput, "cannot make the folder \(made): \(systemText(errno))")
+                throw ArchiveError.system("cannot make the folder \(made)")
             }
         }
         guard let folder = try open(path) else {
-            throw Failure(.inputOutput, "cannot open \(path), which was just made: was it removed?")
+            throw ArchiveError(.io, "cannot open \(path), which was just made: was it removed?")
         }
         return folder
     }
@@ -74,20 +74,20 @@ final class FolderHandle {
         if opened >= 0 { return FolderHandle(descriptor: opened, path: "\(path)/\(name)") }
         switch errno {
         case ENOENT, ENOTDIR, ELOOP: return nil
-        default: throw Failure(.inputOutput, "cannot open \(path)/\(name): \(systemText(errno))")
+        default: throw ArchiveError.system("cannot open \(path)/\(name)")
         }
     }
 
     /// Opens a folder in this one, making it if need be.
     ///
-    /// - Throws: ``Failure`` where a link or something else has its name: nothing is written through those.
+    /// - Throws: ``ArchiveError`` where a link or something else has its name: nothing is written through those.
     func makeSubfolder(_ name: String) throws -> FolderHandle {
         if mkdirat(descriptor, name, 0o777) != 0, errno != EEXIST {
-            throw Failure(.inputOutput, "cannot make the folder \(path)/\(name): \(systemText(errno))")
+            throw ArchiveError.system("cannot make the folder \(path)/\(name)")
         }
         guard let folder = try subfolder(name) else {
-            throw Failure(
-                .inputOutput,
+            throw ArchiveError(
+                .io,
                 "\(path)/\(name) is a link or no folder, and nothing is written through it: move it away")
         }
         return folder
@@ -98,14 +98,14 @@ final class FolderHandle {
         let copy = openat(descriptor, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard copy >= 0, let stream = fdopendir(copy) else {
             if copy >= 0 { close(copy) }
-            throw Failure(.inputOutput, "cannot list \(path): \(systemText(errno))")
+            throw ArchiveError.system("cannot list \(path)")
         }
         defer { closedir(stream) }
         var names: [String] = []
         while true {
             errno = 0
             guard let entry = readdir(stream) else {
-                guard errno == 0 else { throw Failure(.inputOutput, "cannot list \(path): \(systemText(errno))") }
+                guard errno == 0 else { throw ArchiveError.system("cannot list \(path)") }
                 return names
             }
             let name = withUnsafeBytes(of: &entry.pointee.d_name) { raw in
@@ -113,6 +113,12 @@ final class FolderHandle {
             }
             if name != ".", name != ".." { names.append(name) }
         }
+    }
+
+    /// When the file of a name was last written, in seconds since 1970.
+    func modified(_ name: String) -> Int64? {
+        var status = stat()
+        return fstatat(descriptor, name, &status, AT_SYMLINK_NOFOLLOW) == 0 ? modificationTime(status) : nil
     }
 
     /// Reads a file of at most so many bytes.
@@ -160,9 +166,9 @@ final class FolderHandle {
         unlinkat(descriptor, temporary, 0)
         let file = openat(descriptor, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o666)
         guard file >= 0 else {
-            throw Failure(.inputOutput, "cannot write in \(path): \(systemText(errno))")
+            throw ArchiveError.system("cannot write in \(path)")
         }
-        var failure: Failure?
+        var failure: ArchiveError?
         var done = 0
         while done < data.count, failure == nil {
             let count = data.withUnsafeBytes { buffer in
@@ -171,15 +177,15 @@ final class FolderHandle {
             if count >= 0 {
                 done += count
             } else if errno != EINTR {
-                failure = Failure(.inputOutput, "cannot write \(folder.path)/\(name): \(systemText(errno))")
+                failure = ArchiveError.system("cannot write \(folder.path)/\(name)")
             }
         }
         // Some file systems report a failed write only now.
         if close(file) != 0, failure == nil, errno != EINTR {
-            failure = Failure(.inputOutput, "cannot write \(folder.path)/\(name): \(systemText(errno))")
+            failure = ArchiveError.system("cannot write \(folder.path)/\(name)")
         }
         if failure == nil, renameat(descriptor, temporary, folder.descriptor, name) != 0 {
-            failure = Failure(.inputOutput, "cannot put \(folder.path)/\(name) in place: \(systemText(errno))")
+            failure = ArchiveError.system("cannot put \(folder.path)/\(name) in place")
         }
         if let failure {
             unlinkat(descriptor, temporary, 0)
@@ -192,12 +198,7 @@ final class FolderHandle {
         for name in try names() where isMeant(name) {
             var status = stat()
             guard fstatat(descriptor, name, &status, AT_SYMLINK_NOFOLLOW) == 0 else { continue }
-            #if canImport(Darwin)
-            let modified = status.st_mtimespec.tv_sec
-            #else
-            let modified = status.st_mtim.tv_sec
-            #endif
-            if modified + seconds < time(nil) { unlinkat(descriptor, name, 0) }
+            if modificationTime(status) + Int64(seconds) < Int64(time(nil)) { unlinkat(descriptor, name, 0) }
         }
     }
 }

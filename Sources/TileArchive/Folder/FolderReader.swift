@@ -1,0 +1,166 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Reads a folder of files `z/x/y.ext` or `z/x/y@2x.ext`, zoom by zoom and column by column.
+///
+/// Everything is reached through open folders and never through a symbolic link in them.
+package final class FolderReader: ArchiveReader {
+    private static let largestTile = 64 << 20
+    /// What a look-up without a template tries, one after another.
+    private static let endings = ["png", "jpg", "pbf", "webp", "mvt", "jpeg", "avif", "gif", "pbf.gz", "json"]
+
+    package let path: String
+    private let folder: FolderHandle
+    private let rowsFromSouth: Bool
+    /// What follows the row in a template: `.png`, `@2x.png`.
+    private let ending: String?
+
+    /// Opens a folder, or the folder of a template such as `tiles/{z}/{x}/{y}.png`.
+    ///
+    /// - Parameters:
+    ///   - path: The folder that holds the zooms, or a template; `{-y}` in it counts rows from the south.
+    ///   - rowsFromSouth: Whether rows are counted from the south (TMS).
+    /// - Throws: ``ArchiveError``; `notFound` where there is nothing.
+    package init(_ path: String, rowsFromSouth: Bool = false) throws {
+        self.path = path
+        var root = path
+        var south = rowsFromSouth
+        var ending: String?
+        for (mark, isSouth) in [("{z}/{x}/{y}", false), ("{z}/{x}/{-y}", true)] {
+            let parts = path.components(separatedBy: mark)
+            guard parts.count == 2 else { continue }
+            root = parts[0].isEmpty ? "." : parts[0]
+            ending = parts[1]
+            south = south || isSouth
+        }
+        if ending == nil, path.contains("{") {
+            throw ArchiveError(
+                .invalidValue,
+                "\(path): expected a folder, or a template that ends in {z}/{x}/{y}.ext or {z}/{x}/{-y}.ext")
+        }
+        if let ending, TileFileName("0" + ending) == nil {
+            throw ArchiveError(.invalidValue, "\(path): what follows the row must be .ext or @2x.ext")
+        }
+        guard let folder = try FolderHandle.open(root) else {
+            throw ArchiveError(
+                .notFound, "there is no folder \(root): give the folder that holds the zoom folders 0, 1, 2 …")
+        }
+        self.folder = folder
+        self.rowsFromSouth = south
+        self.ending = ending
+    }
+
+    package var format: ArchiveFormat { .folder }
+    package var metadata: ArchiveMetadata { ArchiveMetadata() }
+    package var tileCount: Int? { nil }
+    package var modified: Int64? { nil }
+    package var warnings: [String] { [] }
+
+    /// Whether the folder has at least one zoom in it.
+    package func holdsZooms() throws -> Bool {
+        for name in try folder.names() where Self.zoom(name) != nil {
+            if try folder.subfolder(name) != nil { return true }
+        }
+        return false
+    }
+
+    private static func zoom(_ name: String) -> Int? { TileFileName.number(name).flatMap { $0 <= 28 ? $0 : nil } }
+
+    package func tile(z: Int, x: Int, y: Int) throws -> ArchivedTile? {
+        guard (0...28).contains(z), (0..<(1 << z)).contains(x), (0..<(1 << z)).contains(y),
+            let column = try folder.subfolder(String(z))?.subfolder(String(x))
+        else { return nil }
+        let row = rowsFromSouth ? (1 << z) - 1 - y : y
+        let names = ending.map { ["\(row)\($0)"] } ?? Self.endings.map { "\(row).\($0)" }
+        for name in names {
+            guard case .bytes(let data) = column.read(name, limit: Self.largestTile), !data.isEmpty else { continue }
+            return tile(data, format: TileFileName(name)?.format, modified: column.modified(name))
+        }
+        return nil
+    }
+
+    private func tile(_ data: Data, format: String?, modified: Int64?) -> ArchivedTile {
+        let content = TileContent(of: data, format: format)
+        return ArchivedTile(
+            data: data, mediaType: content.mediaType, contentEncoding: content.contentEncoding, modified: modified)
+    }
+
+    package func forEachTile(_ body: (ArchiveStep) throws -> Bool) throws {
+        for zoom in try numbered(folder, below: 29, body) ?? [] {
+            guard let columns = try folder.subfolder(String(zoom)) else {
+                guard try skip("\(folder.path)/\(zoom)", Self.noFolder, body) else { return }
+                continue
+            }
+            for column in try numbered(columns, below: 1 << zoom, body) ?? [] {
+                guard let rows = try columns.subfolder(String(column)) else {
+                    guard try skip("\(columns.path)/\(column)", Self.noFolder, body) else { return }
+                    continue
+                }
+                guard try visit(rows, zoom: zoom, column: column, body) else { return }
+            }
+        }
+    }
+
+    private static let noFolder = "not a folder (symbolic links are not followed)"
+
+    private func skip(_ what: String, _ why: String, _ body: (ArchiveStep) throws -> Bool) throws -> Bool {
+        try body(.skipped(what: what, why: why, count: 1))
+    }
+
+    /// The numbers among a folder's names, in order; other names are skipped.
+    ///
+    /// `nil` once the body wants no more.
+    private func numbered(
+        _ folder: FolderHandle, below end: Int, _ body: (ArchiveStep) throws -> Bool
+    ) throws -> [Int]? {
+        var numbers: [Int] = []
+        for name in try folder.names() {
+            if let number = TileFileName.number(name), number < end {
+                numbers.append(number)
+            } else {
+                let why = "expected a folder named 0 to \(end - 1)"
+                guard try skip("\(folder.path)/\(name)", why, body) else { return nil }
+            }
+        }
+        return numbers.sorted()
+    }
+
+    /// Visits the files of a column; `false` once the body wants no more.
+    private func visit(
+        _ rows: FolderHandle, zoom: Int, column: Int, _ body: (ArchiveStep) throws -> Bool
+    ) throws -> Bool {
+        var files: [TileFileName] = []
+        for name in try rows.names() {
+            if let file = TileFileName(name), file.row < 1 << zoom {
+                if ending.map({ name.hasSuffix($0) && name == "\(file.row)\($0)" }) ?? true { files.append(file) }
+            } else {
+                let why = "expected y.ext or y@2x.ext with y from 0 to \((1 << zoom) - 1)"
+                guard try skip("\(rows.path)/\(name)", why, body) else { return false }
+            }
+        }
+        for file in files.sorted() {
+            let step: ArchiveStep
+            switch rows.read(file.name, limit: Self.largestTile) {
+            case .bytes(let data):
+                let row = rowsFromSouth ? (1 << zoom) - 1 - file.row : file.row
+                step = .tile(
+                    z: zoom, x: column, y: row, scale: file.scale, fileExtension: file.format,
+                    tile(data, format: file.format, modified: rows.modified(file.name)))
+            case .absent: step = skipped(rows, file, "it was removed meanwhile")
+            case .link: step = skipped(rows, file, "symbolic links are not followed")
+            case .notAFile: step = skipped(rows, file, "not a file")
+            case .tooLarge: step = skipped(rows, file, "larger than \(Self.largestTile >> 20) MiB, which is no tile")
+            case .refused(let why): step = skipped(rows, file, why)
+            }
+            guard try body(step) else { return false }
+        }
+        return true
+    }
+
+    private func skipped(_ folder: FolderHandle, _ file: TileFileName, _ why: String) -> ArchiveStep {
+        .skipped(what: "\(folder.path)/\(file.name)", why: why, count: 1)
+    }
+}

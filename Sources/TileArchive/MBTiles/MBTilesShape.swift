@@ -1,0 +1,87 @@
+import GRDB
+
+/// Where an MBTiles file has its tiles, and how to ask for them.
+struct MBTilesShape: Sendable {
+    /// A table, a view or a query in parentheses with the four columns of `tiles`.
+    private let source: String
+    private let counted: String
+    /// Of several rows for one tile the last one counts, in a look-up as in an import.
+    private let order: String
+
+    /// Looks at the schema.
+    ///
+    /// - Throws: ``ArchiveError`` where there are no tiles in any form that is known.
+    init(_ db: Database, path: String) throws {
+        let rows = try Row.fetchAll(
+            db, sql: "SELECT lower(name), type, sql FROM sqlite_master WHERE type IN ('table', 'view')")
+        var kinds: [String: String] = [:]
+        var text: [String: String] = [:]
+        for row in rows {
+            guard let name = String.fromDatabaseValue(row[0]), let kind = String.fromDatabaseValue(row[1]) else {
+                continue
+            }
+            kinds[name] = kind
+            text[name] = String.fromDatabaseValue(row[2])?.lowercased()
+        }
+        let known = kinds["tiles"] != nil
+        if known {
+            source = "tiles"
+        } else if kinds["tiles_shallow"] != nil, kinds["tiles_data"] != nil {
+            source = """
+                (SELECT zoom_level, tile_column, tile_row, tile_data FROM tiles_shallow \
+                JOIN tiles_data ON tiles_shallow.tile_data_id = tiles_data.tile_data_id)
+                """
+        } else if kinds["map"] != nil, kinds["images"] != nil {
+            source = """
+                (SELECT zoom_level, tile_column, tile_row, tile_data FROM map \
+                JOIN images ON images.tile_id = map.tile_id)
+                """
+        } else {
+            let found = kinds.keys.sorted().prefix(8).joined(separator: ", ")
+            throw ArchiveError(
+                .notAnArchive,
+                "\(path) is an SQLite database, but no MBTiles: it has no table or view 'tiles'"
+                    + (found.isEmpty ? "" : " (it has \(found))"))
+        }
+        // A view without an index below it is counted by going through all of it; its table is cheaper.
+        counted = ["map", "tiles_shallow"].first { kinds[$0] == "table" && kinds["tiles"] != "table" } ?? source
+        let isTable = kinds["tiles"] == "table"
+        order = isTable && text["tiles"]?.contains("without rowid") != true ? "ORDER BY rowid DESC" : ""
+        do { _ = try db.makeStatement(sql: scanSQL) } catch let error as DatabaseError {
+            throw ArchiveError(
+                .notAnArchive,
+                "\(path) is an SQLite database, but no MBTiles: \(error.message ?? "its tables have other columns")",
+                cause: error)
+        }
+    }
+
+    /// The content and its length.
+    ///
+    /// SQLite reads the length without the content, so that a blob of a gigabyte costs nothing. A text is taken as its
+    /// bytes.
+    private static let content = """
+        CASE typeof(tile_data) \
+        WHEN 'blob' THEN CASE WHEN length(tile_data) <= \(MBTilesReader.largestTile) THEN tile_data END \
+        WHEN 'text' THEN CASE WHEN length(CAST(tile_data AS BLOB)) <= \(MBTilesReader.largestTile) \
+        THEN CAST(tile_data AS BLOB) END END, length(tile_data)
+        """
+
+    /// All tiles in the order in which they lie.
+    var scanSQL: String { "SELECT zoom_level, tile_column, tile_row, \(Self.content) FROM \(source)" }
+
+    /// One tile, by zoom, column and row.
+    var lookupSQL: String {
+        "SELECT \(Self.content) FROM \(source) WHERE zoom_level = ? AND tile_column = ? AND tile_row = ? \(order) LIMIT 1"
+    }
+
+    /// How many tiles there are, or nearly.
+    var countSQL: String { "SELECT count(*) FROM \(counted)" }
+
+    /// Whether a look-up goes through an index.
+    func isSearchable(_ db: Database) throws -> Bool {
+        let plan = try Row.fetchAll(db, sql: "EXPLAIN QUERY PLAN " + lookupSQL, arguments: [0, 0, 0])
+        return !plan.contains { row in
+            String.fromDatabaseValue(row["detail"])?.hasPrefix("SCAN") ?? false
+        }
+    }
+}

@@ -1,0 +1,86 @@
+public import TileStore
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// What is known of a cache's source besides its tiles: the map's name, who is to be named, its layers.
+///
+/// Kept in `sources/NAME.json` in the cache's folder, as a JSON object that looks like PMTiles' metadata. Imports write
+/// it and exports read it; it is no part of the manifest, and deleting it loses nothing else.
+public struct SourceDescription: Sendable {
+    private let cache: String
+    private let source: SourceName
+    private static let largest = 8 << 20
+
+    /// Names the description of a source in a cache's folder.
+    public init(cache: String, source: SourceName) {
+        self.cache = cache
+        self.source = source
+    }
+
+    private var name: String { "\(source).json" }
+
+    /// What is known; empty where nothing is, or the file is none of ours.
+    ///
+    /// - Throws: ``ArchiveError`` where the folder cannot be read.
+    public func read() throws -> ArchiveMetadata {
+        guard let folder = try FolderHandle.open(cache)?.subfolder("sources"),
+            case .bytes(let data) = folder.read(name, limit: Self.largest), let members = JSON(data)?.members
+        else { return ArchiveMetadata() }
+        return ArchiveMetadata(json: members)
+    }
+
+    /// Adds what an archive says: its words replace older ones, except that all attributions are kept.
+    ///
+    /// - Throws: ``ArchiveError`` where the file cannot be written.
+    public func merge(_ news: ArchiveMetadata) throws {
+        var merged = try read()
+        let old = merged
+        merged.name = news.name ?? merged.name
+        merged.description = news.description ?? merged.description
+        if let more = news.attribution, !more.isEmpty {
+            let known = merged.attribution ?? ""
+            merged.attribution =
+                known.isEmpty || more.contains(known) ? more : known.contains(more) ? known : "\(known), \(more)"
+        }
+        merged.bounds = news.bounds ?? merged.bounds
+        merged.center = news.center ?? merged.center
+        for member in news.others { merged.set(member.name, member.value) }
+        // Regions are the manifest's business.
+        merged.regions = []
+        guard merged != old else { return }
+        try write(merged)
+    }
+
+    private func write(_ metadata: ArchiveMetadata) throws {
+        guard let root = try FolderHandle.open(cache) else {
+            throw ArchiveError(.notFound, "there is no cache at \(cache)")
+        }
+        var members = metadata.pmtilesMembers
+        if let box = metadata.bounds { members.append(JSON.Member("bounds", .string(box.description))) }
+        if let center = metadata.center {
+            members.append(JSON.Member("center", .string("\(center.longitude),\(center.latitude),\(center.zoom)")))
+        }
+        let folder = try root.makeSubfolder("sources")
+        let temporary = ".\(UInt64.random(in: .min ... .max)).part"
+        try folder.write(Data((JSON.object(members).text + "\n").utf8), as: temporary, thenTo: folder, name: name)
+        giveToOwner()
+    }
+
+    /// What root writes belongs to whom the cache belongs to, so that they can write it again.
+    private func giveToOwner() {
+        var status = stat()
+        guard geteuid() == 0, stat(cache, &status) == 0 else { return }
+        for path in ["\(cache)/sources", "\(cache)/sources/\(name)"] { _ = lchown(path, status.st_uid, status.st_gid) }
+    }
+}

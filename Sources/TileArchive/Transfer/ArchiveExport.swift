@@ -1,0 +1,228 @@
+public import TileStore
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Writes the tiles of one source into an archive.
+///
+/// A package (MBTiles, PMTiles) is written under a temporary name next to its place, synced, and appears in one step;
+/// one that is stopped or fails leaves nothing. Equal tiles are stored once. Memory stays bounded whatever the number
+/// of tiles; what the store itself needs for its entries comes on top.
+public struct ArchiveExport {
+    /// The store to read from.
+    public let store: TileStore
+    /// Whose tiles are written.
+    public let source: SourceName
+    /// Which of them; its `source` is set to ``source``.
+    public var selection: EntrySelection
+    /// Only tiles of this region, if any.
+    public var region: PinnedRegion?
+    /// What to say in the package's metadata; zooms, bounds and format are filled in from the tiles.
+    public var metadata = ArchiveMetadata()
+    /// Whether rows in a folder are counted from the south (TMS).
+    public var rowsFromSouth = false
+
+    /// Prepares an export of all tiles of a source.
+    public init(store: TileStore, source: SourceName) {
+        self.store = store
+        self.source = source
+        selection = EntrySelection()
+    }
+
+    private struct Stopped: Error {}
+
+    /// Writes the archive.
+    ///
+    /// Regions that the store pins for the source go along into a package's metadata.
+    /// - Parameters:
+    ///   - path: A file, or for ``ArchiveFormat/folder`` a folder. What is there is replaced.
+    ///   - format: The kind of archive.
+    ///   - observer: Who is told, and may stop it.
+    /// - Throws: ``ArchiveError``, and `StoreError` where the store cannot be read.
+    public func run(
+        to path: String, format: ArchiveFormat, observer: any TransferObserver
+    ) throws -> TransferReport {
+        var selection = selection
+        selection.source = source
+        let filter = region.map { RegionFilter($0) }
+        if format == .folder {
+            var export = try FolderExport(
+                store: store, path: path, rowsFromSouth: rowsFromSouth, region: filter, observer: observer)
+            return try export.run(selection)
+        }
+        var report = TransferReport()
+        do {
+            var plan = try plan(selection, filter, observer, &report)
+            guard plan.count > 0 else { return report }
+            let writer: any ArchiveWriter =
+                format == .mbtiles ? try MBTilesWriter(path) : try PMTilesWriter(path)
+            // MBTiles' readers look at each tile; PMTiles says once for all whether tiles are compressed.
+            let tiles = try plan.numbered(compressing: format == .pmtiles)
+            var filling = try Filling(export: self, plan: plan, observer: observer, report: report)
+            try tiles.forEach { tile in
+                try filling.take(tile, writer)
+                if observer.wantsStop { throw Stopped() }
+            }
+            report = filling.report
+            guard report.tiles > 0 else { return report }
+            try writer.finish(try summary(plan, filling))
+        } catch is Stopped {
+            // A package that is not complete is none.
+            report = TransferReport()
+            report.wasStopped = true
+        }
+        return report
+    }
+
+    /// Goes through the manifest.
+    private func plan(
+        _ selection: EntrySelection, _ filter: RegionFilter?, _ observer: any TransferObserver,
+        _ report: inout TransferReport
+    ) throws -> PackagePlan {
+        var plan = PackagePlan()
+        var skipped = 0
+        try store.forEachEntry(in: .key, where: selection) { entry in
+            if let filter, !filter.contains(entry.key) { return }
+            if observer.wantsStop { throw Stopped() }
+            guard let tile = entry.key.tile, let blob = entry.blob, entry.size > 0 else {
+                // Remembered absence and other resources are a normal part of a cache, and need no words.
+                skipped += 1
+                return
+            }
+            if try !plan.add(tile, blob, entry.metadata.response) {
+                skipped += 1
+                observer.skipped(
+                    entry.key.description, "another scale or format has its place in the package", count: 1)
+            }
+            observer.advanced(TransferProgress(tiles: plan.count, total: nil, bytes: 0, place: "the manifest"))
+        }
+        report.skipped += skipped
+        return plan
+    }
+
+    private func summary(_ plan: PackagePlan, _ filling: Filling) throws -> ArchiveSummary {
+        var metadata = metadata
+        metadata.name = metadata.name ?? source.description
+        metadata.tileFormat = plan.format
+        metadata.zooms = plan.zooms
+        if let box = plan.bounds {
+            // What was said before is more precise, where it says the same area.
+            if let said = metadata.bounds, Self.contains(box, said), Self.contains(said, box, slack: plan.zooms) {
+                metadata.bounds = said
+            } else {
+                metadata.bounds = box
+                metadata.center = nil
+            }
+            let bounds = metadata.bounds ?? box
+            if metadata.center == nil {
+                metadata.center = .init(
+                    longitude: (bounds.west + bounds.east) / 2, latitude: (bounds.south + bounds.north) / 2,
+                    zoom: plan.zooms?.lowerBound ?? 0)
+            }
+        }
+        metadata.regions = try region.map { [ArchiveRegion($0)] } ?? regions()
+        return ArchiveSummary(metadata: metadata, isGzip: filling.isGzip)
+    }
+
+    private func regions() throws -> [ArchiveRegion] {
+        try store.regions().filter { $0.source == source }.map { ArchiveRegion($0) }
+    }
+
+    /// Whether a box lies in another one, up to a tile of the largest zoom if so wanted.
+    private static func contains(_ outer: GeoBox, _ inner: GeoBox, slack zooms: ClosedRange<Int>? = nil) -> Bool {
+        let slack = zooms.map { 360 / Double(1 << $0.upperBound) } ?? 1e-6
+        return inner.west <= inner.east && outer.west - slack <= inner.west && outer.south - slack <= inner.south
+            && outer.east + slack >= inner.east && outer.north + slack >= inner.north
+    }
+
+    /// Fills a package with the tiles of a plan.
+    private struct Filling {
+        let export: ArchiveExport
+        let plan: PackagePlan
+        let observer: any TransferObserver
+        var report: TransferReport
+        private var table: ContentTable
+        private var plain = 0
+        private var compressed = 0
+
+        init(
+            export: ArchiveExport, plan: PackagePlan, observer: any TransferObserver, report: TransferReport
+        ) throws {
+            self.export = export
+            self.plan = plan
+            self.observer = observer
+            self.report = report
+            table = try ContentTable(count: plan.contentCount)
+        }
+
+        /// Whether all that was written is gzip.
+        var isGzip: Bool { compressed > 0 && plain == 0 }
+
+        mutating func take(_ tile: PackagePlan.Tile, _ writer: any ArchiveWriter) throws {
+            var place = try table.place(of: tile.content)
+            if place == nil {
+                guard let (data, isExpected) = try load(tile) else { return }
+                place = .init(position: try writer.add(data), length: UInt64(data.count))
+                if Gzip.isMarked(data) { compressed += 1 } else { plain += 1 }
+                // One that has changed since the plan was made is this tile's alone.
+                if isExpected, let place { try table.set(tile.content, place) }
+            }
+            guard let place else { return }
+            try writer.place(tile.tile, content: place.position, length: Int(place.length))
+            report.tiles += 1
+            report.bytes += Int(place.length)
+            observer.advanced(
+                TransferProgress(
+                    tiles: report.tiles, total: plan.count, bytes: report.bytes,
+                    place: TileID.tile(tile.tile).map { "\($0.z)/\($0.x)/\($0.y)" } ?? ""))
+        }
+
+        /// A tile's bytes for the package, and whether they are those that it was planned with.
+        private mutating func load(_ tile: PackagePlan.Tile) throws -> (Data, Bool)? {
+            guard let place = TileID.tile(tile.tile) else { return nil }
+            let variant = plan.variants[Int(tile.variant)]
+            let key = TileKey(
+                source: export.source,
+                tile: try TileAddress(
+                    z: place.z, x: place.x, y: place.y, scale: variant.scale, format: variant.format))
+            let data: Data
+            let isExpected: Bool
+            switch try TileReader(store: export.store).bytes(of: key, { $0.start == tile.digest }) {
+            case .bytes(let bytes, let digest):
+                data = bytes
+                isExpected = digest.start == tile.digest
+            case .gone: return skip(key, "it was removed meanwhile")
+            case .damaged: return fail(key, "its bytes are damaged or missing")
+            }
+            guard !data.isEmpty else { return skip(key, "it is empty") }
+            switch tile.recoding {
+            case .none: return (data, isExpected)
+            case .compress: return (Gzip.isMarked(data) ? data : try Gzip.encode(data), isExpected)
+            case .unpackPicture:
+                let entry = try export.store.entry(for: key)
+                let encoding = entry?.metadata.response.contentEncoding
+                switch PlainPicture.bytes(data, format: "png", encoding: encoding) {
+                case .bytes(let bytes): return (bytes, isExpected)
+                case .unknownEncoding(let encoding):
+                    return skip(key, "it is stored with the content encoding \(encoding)")
+                case .damaged: return fail(key, "its gzip encoding is broken, or it is too large")
+                }
+            }
+        }
+
+        private mutating func skip(_ key: TileKey, _ why: String) -> (Data, Bool)? {
+            report.skipped += 1
+            observer.skipped(key.description, why, count: 1)
+            return nil
+        }
+
+        private mutating func fail(_ key: TileKey, _ why: String) -> (Data, Bool)? {
+            report.failed += 1
+            observer.failed(key.description, why)
+            return nil
+        }
+    }
+}

@@ -1,0 +1,138 @@
+import TileStore
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Writes a store's tiles into a folder, which is made if need be.
+///
+/// Each file appears whole or not at all; one that holds the same bytes already is left alone, so that running it again
+/// completes what was stopped.
+struct FolderExport {
+    let store: TileStore
+    let folder: FolderHandle
+    let rowsFromSouth: Bool
+    let region: RegionFilter?
+    let observer: any TransferObserver
+
+    private var report = TransferReport()
+    // The entries come column by column, so the last column's folder is nearly always the next one's, too.
+    private var column: (zoom: Int, x: Int, folder: FolderHandle)?
+    // Names written for the current tile: its formats may end in one file.
+    private var written: (tile: String, names: Set<String>) = ("", [])
+
+    private static let leftoverPrefix = ".tilegc-"
+    private static let leftoverSuffix = ".part"
+    private let temporary = "\(leftoverPrefix)\(UInt64.random(in: .min ... .max))\(leftoverSuffix)"
+
+    private struct Stopped: Error {}
+
+    init(
+        store: TileStore, path: String, rowsFromSouth: Bool, region: RegionFilter?, observer: any TransferObserver
+    ) throws {
+        self.store = store
+        folder = try FolderHandle.make(path)
+        self.rowsFromSouth = rowsFromSouth
+        self.region = region
+        self.observer = observer
+    }
+
+    /// Exports what is selected, or as much as was done when the observer stopped it.
+    mutating func run(_ selection: EntrySelection) throws -> TransferReport {
+        // What a killed export has left; an hour keeps clear of one that is running.
+        try folder.sweep(olderThan: 3600) { name in
+            name.hasPrefix(Self.leftoverPrefix) && name.hasSuffix(Self.leftoverSuffix)
+        }
+        do {
+            try store.forEachEntry(in: .key, where: selection) { entry in
+                if let region, !region.contains(entry.key) { return }
+                try export(entry)
+                if observer.wantsStop { throw Stopped() }
+            }
+        } catch is Stopped { report.wasStopped = true }
+        return report
+    }
+
+    private mutating func skip(_ key: TileKey, _ why: String) {
+        report.skipped += 1
+        observer.skipped(key.description, why, count: 1)
+    }
+
+    private mutating func fail(_ key: TileKey, _ why: String) {
+        report.failed += 1
+        observer.failed(key.description, why)
+    }
+
+    private mutating func export(_ entry: TileEntry) throws {
+        guard let tile = entry.key.tile, let blob = entry.blob else {
+            // Remembered absence and other resources are a normal part of a cache, and need no words.
+            report.skipped += 1
+            return
+        }
+        let data: Data
+        switch try TileReader(store: store).bytes(of: entry.key, { $0 == blob }) {
+        case .bytes(let bytes, _): data = bytes
+        case .gone: return skip(entry.key, "it was removed meanwhile")
+        case .damaged: return fail(entry.key, "its bytes are damaged or missing")
+        }
+        let format = tile.format ?? TileContent.format(ofMediaType: entry.metadata.response.mediaType, data: data)
+        let content: Data
+        switch PlainPicture.bytes(data, format: format, encoding: entry.metadata.response.contentEncoding) {
+        case .bytes(let bytes): content = bytes
+        case .unknownEncoding(let encoding):
+            return skip(entry.key, "it is stored with the content encoding \(encoding)")
+        case .damaged: return fail(entry.key, "its gzip encoding is broken, or it is too large")
+        }
+
+        let row = rowsFromSouth ? (1 << tile.z) - 1 - tile.y : tile.y
+        let name = "\(row)\(tile.scale == 1 ? "" : "@\(tile.scale)x").\(format)"
+        let place = "\(tile.z)/\(tile.x)/\(row)"
+        if written.tile != place { written = (place, []) }
+        guard written.names.insert(name).inserted else {
+            return skip(entry.key, "another entry's file has the name \(place).\(format)")
+        }
+        let folder = try columnFolder(zoom: tile.z, x: tile.x)
+        switch folder.read(name, limit: content.count) {
+        case .bytes(content): break
+        case .link:
+            throw ArchiveError(
+                .io, "\(folder.path)/\(name) is a symbolic link, and nothing is written there: move it away")
+        default: try self.folder.write(content, as: temporary, thenTo: folder, name: name)
+        }
+        report.tiles += 1
+        report.bytes += content.count
+        observer.advanced(
+            TransferProgress(tiles: report.tiles, total: nil, bytes: report.bytes, place: place))
+    }
+
+    private mutating func columnFolder(zoom: Int, x: Int) throws -> FolderHandle {
+        if let column, column.zoom == zoom, column.x == x { return column.folder }
+        let opened = try folder.makeSubfolder(String(zoom)).makeSubfolder(String(x))
+        column = (zoom, x, opened)
+        return opened
+    }
+}
+
+/// Pictures leave a cache without a content encoding: programs expect them so in folders and packages.
+enum PlainPicture {
+    case bytes(Data)
+    case unknownEncoding(String)
+    case damaged
+
+    /// The bytes for a file; what is no picture stays as it is.
+    static func bytes(_ data: Data, format: String, encoding: String?) -> PlainPicture {
+        guard TileContent.isRaster(format: format), let encoding = encoding?.lowercased(), encoding != "identity" else {
+            return .bytes(data)
+        }
+        guard isGzip(encoding) else { return .unknownEncoding(encoding) }
+        return Gzip.decode(data, limit: 64 << 20).map { .bytes($0) } ?? .damaged
+    }
+
+    /// Whether a content encoding is gzip by one of its names (RFC 9110 §8.4.1.3).
+    static func isGzip(_ encoding: String?) -> Bool {
+        guard let encoding = encoding?.lowercased() else { return false }
+        return encoding == "gzip" || encoding == "x-gzip"
+    }
+}
