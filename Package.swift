@@ -51,7 +51,7 @@ let package = Package(
             name: "TileArchive",
             dependencies: [
                 "TileStore",
-                "CZlib",
+                "ContentCoding",
                 .product(name: "GRDB", package: "GRDB.swift"),
             ],
             swiftSettings: settings),
@@ -140,6 +140,7 @@ let package = Package(
                 "TileCache",
                 "TileStore",
                 "HTTPCaching",
+                "ContentCoding",
                 "TileStoreTesting",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ],
@@ -155,7 +156,7 @@ let package = Package(
         .testTarget(
             name: "TileArchiveTests",
             dependencies: [
-                "TileArchive", "TileStore", "TileStoreTesting",
+                "TileArchive", "ContentCoding", "TileStore", "TileStoreTesting",
                 .product(name: "GRDB", package: "GRDB.swift"),
             ],
             swiftSettings: settings),

@@ -43,7 +43,9 @@ forbid "only tilegc reads command lines" 'ArgumentParser' \
 forbid "archives know nothing of HTTP or command lines" \
     "HTTPTypes|HTTPCaching|NIO[A-Za-z]*|AsyncHTTPClient|FoundationNetworking|ArgumentParser|MapKit|TileCache[A-Za-z]*" \
     Sources/TileArchive
-forbid "only TileArchive touches SQLite and zlib" 'GRDB|GRDBSQLite|SQLite3|CZlib' \
+forbid "only ContentCoding touches zlib" 'CZlib' \
+    $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name ContentCoding)
+forbid "only TileArchive touches SQLite" 'GRDB|GRDBSQLite|SQLite3' \
     $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name TileArchive)
 forbid "TileStoreTesting is for tests" 'TileStoreTesting|Testing|XCTest' \
     Sources/TileStore Sources/TileArchive Sources/tilegc

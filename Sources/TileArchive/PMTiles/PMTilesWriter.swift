@@ -1,3 +1,5 @@
+import ContentCoding
+
 #if canImport(FoundationEssentials)
 package import FoundationEssentials
 #else
