@@ -50,10 +50,13 @@ bench: setup ## measures; ARGS go to the benchmark
 tsan: setup ## runs the tests under the thread sanitizer, with fewer seeds
 	TILE_SEEDS=$${TILE_SEEDS:-40} swift test --sanitize=thread --scratch-path .build-tsan
 
-docs: setup ## builds the library's documentation into .build-docs/html
-	mkdir -p .build-docs/html
-	TILECACHE_DOCS=1 swift package --scratch-path .build-docs --allow-writing-to-directory .build-docs/html \
-		generate-documentation --target TileStore --warnings-as-errors --output-path .build-docs/html
+docs: setup ## builds the libraries' documentation into .build-docs/html
+	for target in TileStore HTTPCaching TileCache; do \
+		mkdir -p .build-docs/html/$$target; \
+		TILECACHE_DOCS=1 swift package --scratch-path .build-docs \
+			--allow-writing-to-directory .build-docs/html/$$target generate-documentation --target $$target \
+			--warnings-as-errors --output-path .build-docs/html/$$target || exit 1; \
+	done
 
 clean: ## removes what was built
 	rm -rf .build .build-* Benchmarks/.build run
