@@ -162,7 +162,10 @@ let package = Package(
             swiftSettings: settings),
         .testTarget(
             name: "tilegcTests",
-            dependencies: ["TileStore", "TileStoreTesting", "tilegc"],
+            dependencies: [
+                "TileArchive", "TileStore", "TileStoreTesting", "TileCacheTesting", "tilegc",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+            ],
             exclude: ["Golden"],
             swiftSettings: settings),
     ],

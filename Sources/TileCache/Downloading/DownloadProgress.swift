@@ -68,7 +68,7 @@ public struct DownloadOptions: Sendable {
     /// The longest wait between two tries of one tile.
     public var longestWait = Duration.seconds(60)
     /// After so many tiles in a row that could not be had because nobody answers, the rest is given up.
-    public var unreachableLimit = 32
+    public var unreachableLimit = 16
     /// Stops when so many bytes have been received.
     public var byteBudget: Int?
     /// Stops when so many requests have been sent.

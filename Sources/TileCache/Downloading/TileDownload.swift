@@ -235,6 +235,9 @@ extension TileCache {
     /// - Throws: ``FetchFailure`` and what else ``fetch(_:_:)`` throws; never a stale tile instead.
     func update(_ source: TileSource, _ key: TileKey, _ options: DownloadOptions) async throws -> CachedTile {
         let stored = try await read(key)
+        // Trying again is the download's own affair: it can wait longer than somebody who looks at a map.
+        var source = source
+        source.attempts = 1
         let order = FetchOrder(
             source: source, key: key, stored: stored, mode: .serverThenCache, isBulk: options.isBulk)
         return try await flights.value(

@@ -15,8 +15,13 @@ struct Fetcher {
     /// Shows a download's progress until it is over; an interrupt ends it.
     func watch(_ download: TileDownload) async -> DownloadReport {
         var progress = Progress()
+        // A server that hangs makes no progress, and the user wants to stop all the same.
+        let watcher = Task {
+            while !Interrupt.isRequested { try await Task.sleep(for: .milliseconds(50)) }
+            download.cancel()
+        }
+        defer { watcher.cancel() }
         for await state in download.updates() {
-            if Interrupt.isRequested { download.cancel() }
             progress.show(state.done, of: state.total, "tiles, \(Figure.size(state.bytes))")
         }
         progress.clear()
