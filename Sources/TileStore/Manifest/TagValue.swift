@@ -70,8 +70,8 @@ struct TagBytes {
     init(text: UnsafeRawBufferPointer) {
         guard text.count > 0, text.count <= Self.longest else { return }
         (form, bytes) = (.verbatim, text)
-        guard text.count >= 3, text[text.count - 1] == 0x22 else { return }
-        let isWeak = text.count >= 5 && text[0] == UInt8(ascii: "W") && text[1] == UInt8(ascii: "/") && text[2] == 0x22
+        guard text.count > 2, text[text.count - 1] == 0x22 else { return }
+        let isWeak = text.count > 3 && text[0] == UInt8(ascii: "W") && text[1] == UInt8(ascii: "/") && text[2] == 0x22
         guard isWeak || text[0] == 0x22 else { return }
         let digits = UnsafeRawBufferPointer(rebasing: text[(isWeak ? 3 : 1)..<(text.count - 1)])
         if HexDigits.run(digits) == digits.count { (form, bytes) = (isWeak ? .weakHex : .hex, digits) }
