@@ -294,7 +294,7 @@ extension TileStore {
             var next = 0
             while next < requests.count {
                 var halt = Halt.none
-                // As many as can be decided on by a look into the tables; a writer of another process waits meanwhile.
+                // In slices: who changes the tables for a reader's sake waits meanwhile.
                 tables.read { t, _ in
                     let end = min(next + 64, requests.count)
                     while next < end, halt == .none {

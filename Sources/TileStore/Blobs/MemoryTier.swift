@@ -3,101 +3,228 @@ import FoundationEssentials
 #else
 import Foundation
 #endif
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
 
 /// Hot blobs by digest, bounded in bytes: ten thousand equal ocean tiles take the room of one.
 ///
-/// In shards by digest, so that threads rarely meet; each shard is an LRU list of its own share of the bytes.
-final class MemoryTier: Sendable {
-    private let shards: [Locked<Shard>]
+/// In shards by digest, so that threads rarely meet. Each shard drops what has waited longest in it without having been
+/// used meanwhile ("second chance"): nearly the order of use, and a hit writes nothing but one mark.
+final class MemoryTier: @unchecked Sendable {
+    // A shard is touched only under its own lock, which is its first member.
+    private let memory: UnsafeMutableRawPointer
+    private let count: Int
     /// What a blob costs beside its bytes.
     static let overhead = 160
+    // Two cache lines, so that neighbours do not disturb each other.
+    private static var spacing: Int { (MemoryLayout<Shard>.size + 127) / 128 * 128 }
 
     init(bytes: Int) {
         // A shard holds at least a megabyte, so that ordinary tiles fit whatever the bound.
-        let count = bytes <= 0 ? 0 : min(16, max(1, bytes >> 20))
+        let most = min(16, max(1, bytes >> 20))
         var power = 1
-        while power * 2 <= count { power *= 2 }
-        shards = count == 0 ? [] : (0..<power).map { _ in Locked(Shard(bound: bytes / power)) }
+        while power * 2 <= most { power *= 2 }
+        count = bytes <= 0 ? 0 : power
+        memory = .allocate(byteCount: max(1, count) * Self.spacing, alignment: 128)
+        for i in 0..<count {
+            (memory + i * Self.spacing).bindMemory(to: Shard.self, capacity: 1)
+                .initialize(to: Shard(bound: bytes / count))
+            rawLockInitialize(lock(i))
+        }
+    }
+
+    deinit {
+        for i in 0..<count {
+            rawLockDestroy(lock(i))
+            shard(i).pointee.free()
+            shard(i).deinitialize(count: 1)
+        }
+        memory.deallocate()
     }
 
     @inline(__always)
-    private func shard(_ digest: BlobDigest) -> Locked<Shard>? {
-        shards.isEmpty ? nil : shards[Int(truncatingIfNeeded: digest.d) & (shards.count - 1)]
+    private func shard(_ i: Int) -> UnsafeMutablePointer<Shard> {
+        (memory + i &* Self.spacing).assumingMemoryBound(to: Shard.self)
     }
 
     @inline(__always)
-    func data(for digest: BlobDigest) -> Data? { shard(digest)?.withLock { $0.use(digest) } }
+    private func lock(_ i: Int) -> UnsafeMutablePointer<RawLock> {
+        (memory + i &* Self.spacing).assumingMemoryBound(to: RawLock.self)
+    }
 
-    func insert(_ data: Data, for digest: BlobDigest) { shard(digest)?.withLock { $0.insert(data, digest) } }
+    @inline(__always)
+    private func withShard<R>(of digest: BlobDigest, _ body: (inout Shard) -> R) -> R? {
+        guard count > 0 else { return nil }
+        let i = Int(truncatingIfNeeded: digest.d) & (count &- 1)
+        rawLockLock(lock(i))
+        defer { rawLockUnlock(lock(i)) }
+        return body(&shard(i).pointee)
+    }
 
-    func remove(_ digest: BlobDigest) { shard(digest)?.withLock { $0.remove(digest) } }
+    @inline(__always)
+    func data(for digest: BlobDigest) -> Data? { withShard(of: digest) { $0.use(digest) } ?? nil }
+
+    func insert(_ data: Data, for digest: BlobDigest) { withShard(of: digest) { $0.insert(data, digest) } }
+
+    func remove(_ digest: BlobDigest) { withShard(of: digest) { $0.remove(digest) } }
+
+    private struct Node {
+        var digest: BlobDigest
+        var data: Data
+        /// Neighbours in the queue, `none` at its ends; `after` of a free node leads to the next free one.
+        var before: UInt32
+        var after: UInt32
+        /// Whether it was used since it came to the queue's end.
+        var isUsed = false
+    }
 
     private struct Shard {
-        private struct Item {
-            var digest: BlobDigest
-            var data: Data
-            var before: Int32
-            var after: Int32
-        }
-        let bound: Int
+        private var lock = RawLock()
+        private let bound: Int
         private var bytes = 0
-        private var places: [BlobDigest: Int32] = [:]
-        private var items: [Item?] = []
-        private var free: [Int32] = []
-        private var first: Int32 = -1
-        private var last: Int32 = -1
+        private var nodes: UnsafeMutablePointer<Node>
+        private var used: UInt32 = 0
+        private var capacity: UInt32 = 16
+        private var freeNode = Self.none
+        private var first = Self.none
+        private var last = Self.none
+        // Open addressing, at most half full; a digest's own bits are spread well enough.
+        private var cells: UnsafeMutablePointer<UInt32>
+        private var cellMask: UInt32 = 31
+        private static var none: UInt32 { .max }
 
-        init(bound: Int) { self.bound = bound }
+        init(bound: Int) {
+            self.bound = bound
+            nodes = .allocate(capacity: Int(capacity))
+            cells = .allocate(capacity: Int(cellMask) + 1)
+            cells.initialize(repeating: Self.none, count: Int(cellMask) + 1)
+        }
+
+        func free() {
+            nodes.deinitialize(count: Int(used))
+            nodes.deallocate()
+            cells.deallocate()
+        }
+
+        @inline(__always)
+        private func home(_ digest: BlobDigest) -> UInt32 { UInt32(truncatingIfNeeded: digest.c) & cellMask }
+
+        /// The cell that leads to a digest's node.
+        @inline(__always)
+        private func find(_ digest: BlobDigest) -> UInt32? {
+            var at = home(digest)
+            while cells[Int(at)] != Self.none {
+                if nodes[Int(cells[Int(at)])].digest == digest { return at }
+                at = (at &+ 1) & cellMask
+            }
+            return nil
+        }
 
         @inline(__always)
         mutating func use(_ digest: BlobDigest) -> Data? {
-            guard let place = places[digest] else { return nil }
-            if place != last {
-                unlink(place)
-                append(place)
-            }
-            return items[Int(place)]?.data
+            guard let cell = find(digest) else { return nil }
+            let node = nodes + Int(cells[Int(cell)])
+            if !node.pointee.isUsed { node.pointee.isUsed = true }
+            return node.pointee.data
         }
 
         mutating func insert(_ data: Data, _ digest: BlobDigest) {
             let cost = data.count + MemoryTier.overhead
-            guard cost <= bound, places[digest] == nil else { return }
-            while bytes + cost > bound, first >= 0 { drop(first) }
-            let place: Int32
-            if let reused = free.popLast() {
-                place = reused
+            guard cost <= bound, find(digest) == nil else { return }
+            while bytes + cost > bound, first != Self.none { passOrDrop(first) }
+            let node = freeNode
+            if node != Self.none {
+                freeNode = nodes[Int(node)].after
+                nodes[Int(node)].digest = digest
+                nodes[Int(node)].data = data
+                nodes[Int(node)].isUsed = false
+                enter(node)
             } else {
-                place = Int32(items.count)
-                items.append(nil)
+                if used == capacity { grow() }
+                (nodes + Int(used)).initialize(
+                    to: Node(digest: digest, data: data, before: Self.none, after: Self.none))
+                used += 1
+                enter(used - 1)
             }
-            items[Int(place)] = Item(digest: digest, data: data, before: -1, after: -1)
-            places[digest] = place
-            append(place)
             bytes += cost
         }
 
-        mutating func remove(_ digest: BlobDigest) { if let place = places[digest] { drop(place) } }
-
-        private mutating func drop(_ place: Int32) {
-            unlink(place)
-            guard let item = items[Int(place)] else { return }
-            bytes -= item.data.count + MemoryTier.overhead
-            places[item.digest] = nil
-            items[Int(place)] = nil
-            free.append(place)
+        /// The first of the queue goes to its end if it was used, else away.
+        private mutating func passOrDrop(_ node: UInt32) {
+            guard nodes[Int(node)].isUsed else {
+                remove(nodes[Int(node)].digest)
+                return
+            }
+            nodes[Int(node)].isUsed = false
+            unlink(node)
+            append(node)
         }
 
-        private mutating func unlink(_ place: Int32) {
-            guard let (before, after) = items[Int(place)].map({ ($0.before, $0.after) }) else { return }
-            if before < 0 { first = after } else { items[Int(before)]?.after = after }
-            if after < 0 { last = before } else { items[Int(after)]?.before = before }
+        private mutating func enter(_ node: UInt32) {
+            place(node)
+            append(node)
         }
 
-        private mutating func append(_ place: Int32) {
-            items[Int(place)]?.before = last
-            items[Int(place)]?.after = -1
-            if last < 0 { first = place } else { items[Int(last)]?.after = place }
-            last = place
+        private func place(_ node: UInt32) {
+            var at = home(nodes[Int(node)].digest)
+            while cells[Int(at)] != Self.none { at = (at &+ 1) & cellMask }
+            cells[Int(at)] = node
+        }
+
+        private mutating func grow() {
+            capacity *= 2
+            let more = UnsafeMutablePointer<Node>.allocate(capacity: Int(capacity))
+            more.moveInitialize(from: nodes, count: Int(used))
+            nodes.deallocate()
+            nodes = more
+            cells.deallocate()
+            cellMask = capacity * 2 - 1
+            cells = .allocate(capacity: Int(cellMask) + 1)
+            cells.initialize(repeating: Self.none, count: Int(cellMask) + 1)
+            // All nodes are in use: else there would have been a free one.
+            for node in 0..<used { place(node) }
+        }
+
+        mutating func remove(_ digest: BlobDigest) {
+            guard let cell = find(digest) else { return }
+            let node = cells[Int(cell)]
+            unlink(node)
+            bytes -= nodes[Int(node)].data.count + MemoryTier.overhead
+            nodes[Int(node)].data = Data()
+            nodes[Int(node)].after = freeNode
+            freeNode = node
+            // Those behind it move up, so that no tombstones are needed.
+            var hole = cell
+            var at = (hole &+ 1) & cellMask
+            while cells[Int(at)] != Self.none {
+                let home = home(nodes[Int(cells[Int(at)])].digest)
+                if (at &- home) & cellMask >= (at &- hole) & cellMask {
+                    cells[Int(hole)] = cells[Int(at)]
+                    hole = at
+                }
+                at = (at &+ 1) & cellMask
+            }
+            cells[Int(hole)] = Self.none
+        }
+
+        @inline(__always)
+        private mutating func unlink(_ node: UInt32) {
+            let (before, after) = (nodes[Int(node)].before, nodes[Int(node)].after)
+            if before == Self.none { first = after } else { nodes[Int(before)].after = after }
+            if after == Self.none { last = before } else { nodes[Int(after)].before = before }
+        }
+
+        @inline(__always)
+        private mutating func append(_ node: UInt32) {
+            nodes[Int(node)].before = last
+            nodes[Int(node)].after = Self.none
+            if last == Self.none { first = node } else { nodes[Int(last)].after = node }
+            last = node
         }
     }
 }

@@ -187,6 +187,8 @@ final class Ledger {
             loads += 1
             mustLoad = false
             note(tables)
+            // What follows is short, mostly.
+            if buffer.count > 1 << 16 { resizeBuffer(1 << 16) }
             return tables
         }
         if underLock {
@@ -246,7 +248,6 @@ final class Ledger {
 
     private func readCheckpoint(_ file: OpenFile, _ number: UInt64) throws -> Tables {
         var tables: Tables?
-        var at: Int64 = 0
         var (records, ended) = (0, false)
         func start(_ header: CheckpointHeader) -> Tables {
             let made = Tables(
@@ -258,50 +259,34 @@ final class Ledger {
             made.nextSet = max(1, header.nextSet)
             return made
         }
-        if buffer.count < 1 << 20 { resizeBuffer(1 << 20) }
-        while true {
-            let n = try files.read(file, into: buffer, at: at)
-            if n == 0 { break }
-            var from = 0
-            while from < n, let end = newline(from, n) {
-                var line = UnsafeRawBufferPointer(rebasing: buffer[from..<end])
-                from = end + 1
-                if tables == nil {
-                    if let header = CheckpointHeader(line) {
-                        tables = start(header)
-                        continue
-                    }
-                    // Without a header the lines still say everything but the number of them.
-                    damagedLines += 1
-                    tables = start(CheckpointHeader())
-                    continue
+        let helpers = CheckpointReader.helpers(for: checkpointBytes)
+        try CheckpointReader(files, file, helpers: helpers, chunkSize: 1 << 19).forEachChunk { chunk in
+            damagedLines += chunk.damage
+            let header = CheckpointHeader(chunk.header)
+            // Without a header the lines still say everything but the number of them.
+            if header == nil, chunk.header.baseAddress != nil { damagedLines += 1 }
+            let made = tables ?? start(header ?? CheckpointHeader())
+            tables = made
+            var next = 0
+            func carryOutPuts(upTo end: Int) {
+                while next < end {
+                    if !made.apply(chunk.puts[next]) { damagedLines += 1 }
+                    next += 1
                 }
-                if line.last == 0x2C { line = UnsafeRawBufferPointer(rebasing: line.dropLast()) }
-                if line.count == 2, line[0] == 0x5D { continue }
-                guard let tables else { continue }
-                guard let body = LineReader.body(of: line) else {
-                    damagedLines += 1
-                    continue
-                }
-                switch tables.apply(body, reader, inCheckpoint: true) {
+            }
+            for other in chunk.others {
+                carryOutPuts(upTo: other.before)
+                switch made.apply(other.body, reader, inCheckpoint: true) {
                 case .end(let count):
                     ended = true
-                    if count != records { damagedLines += 1 }
+                    if count != records + next { damagedLines += 1 }
                 case .damaged: damagedLines += 1
                 case .done, .rotate, .header: break
                 }
                 records += 1
             }
-            at += Int64(from)
-            if from == 0 {
-                if n < buffer.count || buffer.count >= 1 << 26 {
-                    damagedLines += 1
-                    break
-                }
-                resizeBuffer(buffer.count * 2)
-            } else if n < buffer.count, from == n {
-                break
-            }
+            carryOutPuts(upTo: chunk.puts.count)
+            records += chunk.puts.count
         }
         // A checkpoint without its last line was cut short: what it has is used, and verify tells.
         if !ended { damagedLines += 1 }
