@@ -10,7 +10,7 @@ import Foundation
 package final class FolderReader: ArchiveReader {
     private static let largestTile = 64 << 20
     /// What a look-up without a template tries, one after another.
-    private static let endings = ["png", "jpg", "pbf", "webp", "mvt", "jpeg", "avif", "gif", "pbf.gz", "json"]
+    private static let endings = ["png", "jpg", "pbf", "webp", "mvt", "jpeg", "avif", "gif", "pbf.gz", "json", "bin"]
 
     package let path: String
     private let folder: FolderHandle
