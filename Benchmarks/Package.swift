@@ -23,7 +23,14 @@ let package = Package(
                 .enableUpcomingFeature("ExistentialAny"),
                 .enableUpcomingFeature("MemberImportVisibility"),
                 .enableUpcomingFeature("InternalImportsByDefault"),
-            ])
+            ]),
+        .executableTarget(
+            name: "archive-bench",
+            dependencies: [
+                .product(name: "TileStore", package: "swift-tile-cache"),
+                .product(name: "TileArchive", package: "swift-tile-cache"),
+                .product(name: "GRDB", package: "GRDB.swift"),
+            ]),
     ],
     swiftLanguageModes: [.v6]
 )

@@ -1,0 +1,135 @@
+import Foundation
+import GRDB
+import TileArchive
+import TileStore
+
+/// One thing that is measured.
+enum Step: String, CaseIterable {
+    case readRows = "read rows"
+    case createFiles = "create files"
+    case importMBTiles = "import MBTiles"
+    case exportPMTiles = "export PMTiles"
+    case exportMBTiles = "export MBTiles"
+    case randomPMTiles = "random tile of PMTiles"
+    case randomMBTiles = "random tile of MBTiles"
+
+    struct Result {
+        var seconds: Double
+        /// Resident memory at its highest, in MB.
+        var peak = 0.0
+        /// The tiles' bytes, or the file's.
+        var bytes: Int
+    }
+
+    /// Runs it on an MBTiles file, with a folder for what it makes.
+    func run(_ arguments: [String]) throws -> Result {
+        let (file, work) = (arguments[0], arguments[1])
+        switch self {
+        case .readRows: return try readRows(file)
+        case .createFiles: return try createFiles(file, work + "/raw")
+        case .importMBTiles: return try importAll(file, work + "/cache")
+        case .exportPMTiles: return try export(work + "/cache", to: work + "/out.pmtiles")
+        case .exportMBTiles: return try export(work + "/cache", to: work + "/out.mbtiles")
+        case .randomPMTiles: return try lookUp(work + "/out.pmtiles")
+        case .randomMBTiles: return try lookUp(work + "/out.mbtiles")
+        }
+    }
+
+    private func timed(_ body: () throws -> Int) rethrows -> Result {
+        let start = DispatchTime.now().uptimeNanoseconds
+        let bytes = try body()
+        return Result(seconds: Double(DispatchTime.now().uptimeNanoseconds - start) / 1e9, bytes: bytes)
+    }
+
+    private func rows(_ file: String, _ body: (Data) throws -> Void) throws {
+        var configuration = Configuration()
+        configuration.readonly = true
+        let queue = try DatabaseQueue(path: file, configuration: configuration)
+        try queue.read { db in
+            let rows = try Row.fetchCursor(db, sql: "SELECT zoom_level, tile_column, tile_row, tile_data FROM tiles")
+            while let row = try rows.next() { try body(row[3]) }
+        }
+    }
+
+    private func readRows(_ file: String) throws -> Result {
+        try timed {
+            var bytes = 0
+            try rows(file) { bytes += $0.count }
+            return bytes
+        }
+    }
+
+    /// The unique blobs as plain files under their names, in as many folders as the cache has.
+    private func createFiles(_ file: String, _ folder: String) throws -> Result {
+        var blobs: [String: Data] = [:]
+        try rows(file) { data in
+            blobs[data.withUnsafeBytes { BlobDigest(hashing: $0) }.description] = data
+        }
+        let files = blobs.map { (path: "\(folder)/\($0.prefix(2))/\($0)", data: $1) }
+        return try timed {
+            mkdir(folder, 0o777)
+            for shard in 0..<256 { mkdir("\(folder)/" + (shard < 16 ? "0" : "") + String(shard, radix: 16), 0o777) }
+            var bytes = 0
+            for file in files {
+                let descriptor = open(file.path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o444)
+                guard descriptor >= 0 else { throw CocoaError(.fileWriteUnknown) }
+                bytes += file.data.withUnsafeBytes { write(descriptor, $0.baseAddress, $0.count) }
+                close(descriptor)
+            }
+            return bytes
+        }
+    }
+
+    private func importAll(_ file: String, _ cache: String) throws -> Result {
+        try timed {
+            var configuration = StoreConfiguration()
+            configuration.memoryTierBytes = 0
+            let store = try TileStore(at: cache, configuration: configuration)
+            let transfer = ArchiveImport(store: store, source: try SourceName("world"), now: Timestamp(Date()))
+            let report = try transfer.run(ArchiveFormat.mbtiles.open(file), observer: Silence())
+            try store.close()
+            return report.bytes
+        }
+    }
+
+    private func export(_ cache: String, to path: String) throws -> Result {
+        var result = try timed {
+            var configuration = StoreConfiguration()
+            configuration.memoryTierBytes = 0
+            configuration.readOnly = true
+            let store = try TileStore(at: cache, configuration: configuration)
+            let report = try ArchiveExport(store: store, source: try SourceName("world"))
+                .run(to: path, format: ArchiveFormat(path: path), observer: Silence())
+            return report.bytes
+        }
+        result.bytes = try FileManager.default.attributesOfItem(atPath: path)[.size] as? Int ?? 0
+        return result
+    }
+
+    /// The mean of many look-ups of tiles that are there, after one round to warm up.
+    private func lookUp(_ path: String) throws -> Result {
+        let archive = try ArchiveFormat(path: path).open(path)
+        let zooms = archive.metadata.zooms ?? 0...0
+        var random = SystemRandomNumberGenerator()
+        let places = (0..<20_000).map { _ -> (z: Int, x: Int, y: Int) in
+            let z = Int.random(in: zooms, using: &random)
+            return (z, Int.random(in: 0..<(1 << z), using: &random), Int.random(in: 0..<(1 << z), using: &random))
+        }
+        var bytes = 0
+        for place in places { bytes += try archive.tile(z: place.z, x: place.x, y: place.y)?.data.count ?? 0 }
+        var result = try timed {
+            for place in places { bytes += try archive.tile(z: place.z, x: place.x, y: place.y)?.data.count ?? 0 }
+            return bytes
+        }
+        result.seconds /= Double(places.count)
+        return result
+    }
+}
+
+/// Nobody is told, and nothing is stopped.
+final class Silence: TransferObserver {
+    func skipped(_ what: String, _ why: String, count: Int) {}
+    func failed(_ what: String, _ why: String) {}
+    func advanced(_ progress: @autoclosure () -> TransferProgress) {}
+    var wantsStop: Bool { false }
+}
