@@ -10,6 +10,8 @@ public final class TileDownload: Sendable {
         var report: DownloadReport
         var watchers: [UInt64: AsyncStream<DownloadProgress>.Continuation] = [:]
         var lastWatcher: UInt64 = 0
+        /// When watchers were last told.
+        var lastNews: UInt64 = 0
         var isOver = false
         var unreachableInARow = 0
         var requests = 0
@@ -48,7 +50,7 @@ public final class TileDownload: Sendable {
     /// How far it is.
     public var progress: DownloadProgress { state.withLock { $0.report.progress } }
 
-    /// How far it is, from now on: the newest state whenever there is a new one, and the last one always, then the end.
+    /// How far it is, from now on: the newest state, at most fifty times a second, and the last one always, then the end.
     ///
     /// A slow reader misses states in between and never the last. Several may watch.
     public func updates() -> AsyncStream<DownloadProgress> {
@@ -187,8 +189,12 @@ public final class TileDownload: Sendable {
     }
 
     private func count(_ change: (inout State) -> Void) {
+        let now = cache.clock.ticks()
         state.withLock { state in
             change(&state)
+            // Waking a watcher costs more than some tiles do; nobody sees more than fifty states a second.
+            guard now &- state.lastNews >= 20_000_000 else { return }
+            state.lastNews = now
             for watcher in state.watchers.values { watcher.yield(state.report.progress) }
         }
     }
@@ -224,6 +230,9 @@ extension TileCache {
     /// Whether a tile needs no request: its entry is fresh, and its blob's file is there.
     func isFreshAndThere(_ key: TileKey) async throws -> Bool {
         let (store, now) = (self.store, clock.now())
+        // What the tables say needs no waiting; only a look at the file does.
+        guard let entry = try store.entry(for: key), CacheState(entry, now: now).isFresh else { return false }
+        if entry.blob == nil { return true }
         return try await pool.run {
             guard let entry = try store.entryWithBlob(key) else { return false }
             return CacheState(entry, now: now).isFresh
