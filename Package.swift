@@ -19,6 +19,7 @@ let package = Package(
         .library(name: "TileCache", targets: ["TileCache"]),
         .library(name: "TileStore", targets: ["TileStore"]),
         .executable(name: "tilegc", targets: ["tilegc"]),
+        .executable(name: "tileproxy", targets: ["tileproxy"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
@@ -70,6 +71,15 @@ let package = Package(
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
                 .product(name: "NIOSSL", package: "swift-nio-ssl"),
+            ],
+            swiftSettings: settings),
+        .executableTarget(
+            name: "tileproxy",
+            dependencies: [
+                "TileProxyServer",
+                "TileStore",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: settings),
         .testTarget(

@@ -83,7 +83,8 @@ final class HTTPConnection: ChannelDuplexHandler {
             switch phase {
             case .exchange:
                 if isBodyIncomplete { failBody() }
-            case .head, .lingering: context.close(promise: nil)
+            case .head: finishConnection()
+            case .lingering: context.close(promise: nil)
             case .closed: break
             }
         }
@@ -158,7 +159,7 @@ final class HTTPConnection: ChannelDuplexHandler {
         flushIfNeeded()
         settleDeadline()
         resumeReading()
-        if inputEnded, case .head = phase { context.close(promise: nil) }
+        if inputEnded, case .head = phase { finishConnection() }
     }
 
     /// Takes one request from the input; `false` if there is none yet or nothing can follow it.
@@ -446,7 +447,7 @@ final class HTTPConnection: ChannelDuplexHandler {
 
     /// The server is going down: idle connections close now, busy ones after their answer.
     func drain() {
-        if case .head = phase, (input?.readableBytes ?? 0) == 0 { context?.close(promise: nil) }
+        if case .head = phase, (input?.readableBytes ?? 0) == 0 { finishConnection() }
     }
 
     /// Closes whatever is under way.

@@ -30,14 +30,17 @@ package final class HTTPServer: Sendable {
     package let address: SocketAddress
     private let channel: any Channel
     private let loops: [NIOLoopBound<LoopConnections>]
+    private let sweeps: [RepeatedTask]
     private let group: any EventLoopGroup
 
     private init(
-        channel: any Channel, address: SocketAddress, loops: [NIOLoopBound<LoopConnections>], group: any EventLoopGroup
+        channel: any Channel, address: SocketAddress, loops: [NIOLoopBound<LoopConnections>], sweeps: [RepeatedTask],
+        group: any EventLoopGroup
     ) {
         self.channel = channel
         self.address = address
         self.loops = loops
+        self.sweeps = sweeps
         self.group = group
     }
 
@@ -49,20 +52,24 @@ package final class HTTPServer: Sendable {
         makeResponder: @escaping @Sendable (any EventLoop, LoopTime) -> any Responder
     ) async throws -> HTTPServer {
         var loops: [NIOLoopBound<LoopConnections>] = []
+        var sweeps: [RepeatedTask] = []
         var parts: [ObjectIdentifier: NIOLoopBound<Part>] = [:]
         for loop in group.makeIterator() {
-            let (shared, part) = try await loop.submit {
+            let (shared, part, sweep) = try await loop.submit {
                 let time = LoopTime(clock: configuration.clock)
                 let shared = LoopConnections(
                     limits: configuration.limits, time: time, hostNames: configuration.hostNames,
                     observer: configuration.observer)
                 let bound = NIOLoopBound(shared, eventLoop: loop)
-                let sweep = configuration.limits.sweep
-                loop.scheduleRepeatedTask(initialDelay: sweep, delay: sweep) { _ in bound.value.sweep(at: .now()) }
+                let pause = configuration.limits.sweep
+                let sweep = loop.scheduleRepeatedTask(initialDelay: pause, delay: pause) { _ in
+                    bound.value.sweep(at: .now())
+                }
                 let part = Part(loop: shared, responder: makeResponder(loop, time))
-                return (bound, NIOLoopBound(part, eventLoop: loop))
+                return (bound, NIOLoopBound(part, eventLoop: loop), sweep)
             }.get()
             loops.append(shared)
+            sweeps.append(sweep)
             parts[ObjectIdentifier(loop)] = part
         }
         let counter = ConnectionCounter(limit: configuration.limits.connections)
@@ -71,11 +78,6 @@ package final class HTTPServer: Sendable {
         let bootstrap = ServerBootstrap(group: group)
             .serverChannelOption(.backlog, value: 1024)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
-            .serverChannelInitializer { channel in
-                channel.eventLoop.makeCompletedFuture {
-                    try channel.pipeline.syncOperations.addHandler(AcceptBackoff(), position: .first)
-                }
-            }
             .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
             .childChannelOption(.allowRemoteHalfClosure, value: true)
             .childChannelOption(.maxMessagesPerRead, value: 1)
@@ -98,7 +100,7 @@ package final class HTTPServer: Sendable {
             }
         let channel = try await bootstrap.bind(host: configuration.host, port: configuration.port).get()
         guard let address = channel.localAddress else { throw ChannelError.operationUnsupported }
-        return HTTPServer(channel: channel, address: address, loops: loops, group: group)
+        return HTTPServer(channel: channel, address: address, loops: loops, sweeps: sweeps, group: group)
     }
 
     /// What the connections of one loop are made with.
@@ -126,6 +128,7 @@ package final class HTTPServer: Sendable {
         let kills = loops.map { loop in loop.eventLoop.scheduleTask(in: grace) { loop.value.killAll() } }
         for future in drained { try await future.get() }
         for kill in kills { kill.cancel() }
+        for sweep in sweeps { sweep.cancel() }
     }
 }
 

@@ -209,7 +209,8 @@ final class UpstreamConnection: ChannelDuplexHandler {
             context?.close(promise: nil)
             return
         }
-        guard !call.isPaused, call.requestIsComplete else { return }
+        // While the client still sends, only an origin that takes nothing is late.
+        guard !call.isPaused, call.requestIsComplete || !writableCallbacks.isEmpty else { return }
         self.call = nil
         context?.close(promise: nil)
         call.fail(.timeout)
