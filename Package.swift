@@ -20,10 +20,12 @@ let package = Package(
         .library(name: "TileCacheNIO", targets: ["TileCacheNIO"]),
         .library(name: "TileStore", targets: ["TileStore"]),
         .executable(name: "tilegc", targets: ["tilegc"]),
+        .executable(name: "tileproxy", targets: ["tileproxy"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
+        .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
         .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.6"),
         .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
@@ -92,6 +94,28 @@ let package = Package(
                 "TileCacheNIO",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            swiftSettings: settings),
+        .target(
+            name: "TileProxyServer",
+            dependencies: [
+                "TileStore",
+                "HTTPCaching",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+                .product(name: "NIOSSL", package: "swift-nio-ssl"),
+            ],
+            swiftSettings: settings),
+        .executableTarget(
+            name: "tileproxy",
+            dependencies: [
+                "TileProxyServer",
+                "TileStore",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: settings),
         .executableTarget(

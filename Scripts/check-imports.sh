@@ -38,8 +38,12 @@ forbid "TileCacheNIO is a transport" 'FoundationNetworking|ArgumentParser|MapKit
     Sources/TileCacheNIO
 forbid "TileCacheTesting is for tests" 'TileCacheTesting|Testing|XCTest' \
     $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name '*Testing' ! -name transport-bench)
-forbid "only tilegc reads command lines" 'ArgumentParser' \
-    $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name tilegc)
+forbid "the server is a server: no command lines, no archives, no tests' things" \
+    "ArgumentParser|MapKit|SQLite3|TileArchive|TileStoreTesting|Testing" Sources/TileProxyServer
+forbid "the HTTP server and the client towards origins know nothing of tiles" \
+    "TileStore|TileCache[A-Za-z]*|TileArchive" Sources/TileProxyServer/HTTP Sources/TileProxyServer/Upstream
+forbid "only the tools read command lines" 'ArgumentParser' \
+    $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name tilegc ! -name tileproxy)
 forbid "TileStoreTesting is for tests" 'TileStoreTesting|Testing|XCTest' Sources/TileStore Sources/tilegc
 forbid "only SHA256.swift touches libcrypto" 'CLibcrypto' \
     $(find Sources -name '*.swift' ! -name SHA256.swift)
