@@ -29,12 +29,17 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
         .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.6"),
         .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
+        .package(url: "https://github.com/jpsim/Yams", from: "6.2.2"),
     ],
     targets: [
         .systemLibrary(
             name: "CLibcrypto",
             pkgConfig: "libcrypto",
             providers: [.apt(["libssl-dev"]), .brew(["openssl@3"])]),
+        .systemLibrary(
+            name: "CZlib",
+            pkgConfig: "zlib",
+            providers: [.apt(["zlib1g-dev"]), .brew(["zlib"])]),
         .target(
             name: "TileStore",
             dependencies: [.target(name: "CLibcrypto", condition: .when(platforms: [.linux]))],
@@ -99,14 +104,18 @@ let package = Package(
         .target(
             name: "TileProxyServer",
             dependencies: [
+                "CZlib",
                 "TileStore",
                 "HTTPCaching",
+                "TileCache",
+                "TileCacheNIO",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
                 .product(name: "NIOSSL", package: "swift-nio-ssl"),
+                .product(name: "Yams", package: "Yams"),
             ],
             swiftSettings: settings),
         .executableTarget(
@@ -157,6 +166,21 @@ let package = Package(
             name: "tilegcTests",
             dependencies: ["TileStore", "TileStoreTesting", "tilegc"],
             exclude: ["Golden"],
+            swiftSettings: settings),
+        .testTarget(
+            name: "TileProxyServerTests",
+            dependencies: [
+                "TileProxyServer",
+                "TileCache",
+                "TileCacheNIO",
+                "TileStore",
+                "TileStoreTesting",
+                "HTTPCaching",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOEmbedded", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+            ],
             swiftSettings: settings),
     ],
     swiftLanguageModes: [.v6]

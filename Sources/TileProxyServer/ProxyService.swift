@@ -1,7 +1,9 @@
 import Dispatch
-import Logging
+package import Logging
 import NIOCore
 import NIOPosix
+import TileCache
+import TileCacheNIO
 import TileStore
 
 #if canImport(Glibc)
@@ -20,20 +22,21 @@ package struct ProxyService: Sendable {
         package let message: String
     }
 
-    package let cache: String
-    package let capacity: Int?
-    package let host: String
-    package let port: Int
-    package let threads: Int
-    package let routes: [ProxyRoute]
+    private let configuration: ProxyConfiguration
+    private let read: @Sendable () throws(ConfigError) -> ProxyConfiguration
+    private let logger: Logger
 
-    package init(cache: String, capacity: Int?, host: String, port: Int, threads: Int, routes: [ProxyRoute]) {
-        self.cache = cache
-        self.capacity = capacity
-        self.host = host
-        self.port = port
-        self.threads = threads
-        self.routes = routes
+    /// - Parameters:
+    ///   - configuration: What to begin with.
+    ///   - logger: For what an operator should know.
+    ///   - read: Reads the configuration again, on SIGHUP.
+    package init(
+        _ configuration: ProxyConfiguration, logger: Logger,
+        rereading read: @escaping @Sendable () throws(ConfigError) -> ProxyConfiguration
+    ) {
+        self.configuration = configuration
+        self.logger = logger
+        self.read = read
     }
 
     /// Runs until SIGTERM or SIGINT.
@@ -41,57 +44,72 @@ package struct ProxyService: Sendable {
     /// - Throws: ``Failure`` if it cannot start, or cannot close the cache.
     package func run() async throws {
         raiseDescriptorLimit()
-        let logger = Logger(label: "tileproxy")
-        var configuration = StoreConfiguration()
-        configuration.capacity = capacity
-        let store: TileStore
-        do { store = try TileStore(at: cache, configuration: configuration) } catch let error as StoreError {
-            throw Failure(status: error.code == .noSuchCache ? 66 : 74, message: error.message)
-        }
-        let group = MultiThreadedEventLoopGroup(numberOfThreads: threads)
-        var settings = GenericSettings()
-        settings.logger = logger
-        let generic: GenericCache
-        do { generic = try GenericCache(routes: routes, store: store, settings: settings) } catch {
-            throw Failure(status: 74, message: "TLS cannot be set up: \(error)")
-        }
-        var server = HTTPServer.Configuration()
-        server.host = host
-        server.port = port
-        server.logger = logger
+        let table: SourceTable
+        let log: AccessLog?
+        do throws(ConfigError) {
+            table = try SourceTable(configuration)
+            log = try configuration.accessLog.map { wanted throws(ConfigError) in try AccessLog(wanted) }
+        } catch { throw Failure(status: 64, message: error.description) }
+        let store = try openStore()
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: configuration.threads)
+        let parts = try Parts(configuration, table, store, group, log, logger)
         let running: HTTPServer
-        do {
-            running = try await HTTPServer.start(server, on: group) { loop, time in
-                GenericProxy(generic, loop: loop, time: time)
-            }
-        } catch {
-            throw Failure(status: 74, message: "cannot listen on \(host):\(port): \(error)")
+        do { running = try await parts.start() } catch {
+            throw Failure(
+                status: 74, message: "cannot listen on \(configuration.host):\(configuration.port): \(error)")
         }
-        logger.notice("listening", metadata: ["address": "\(running.address)", "cache": "\(cache)"])
-        await untilAskedToStop()
+        logger.notice(
+            "listening",
+            metadata: [
+                "address": "\(running.address)", "cache": "\(configuration.cache ?? "")",
+                "sources": "\(configuration.sources.map(\.name))", "upstreams": "\(configuration.routes.map(\.prefix))",
+                "leaflet": "\(parts.admin.leaflet == nil ? "from unpkg.com" : "local")",
+            ])
+        let reloader = Reloader(parts, configuration, read, logger)
+        await untilAskedToStop { reloader.reload() }
         logger.notice("stopping")
+        parts.admin.isStopping()
         try await running.shutdown()
-        try await generic.shutdown()
-        do { try store.close() } catch let error as StoreError { throw Failure(status: 74, message: error.message) }
+        try await parts.shutdown()
+        do { try parts.tiles.cache.close() } catch let error as StoreError {
+            throw Failure(status: 74, message: error.message)
+        }
         try await group.shutdownGracefully()
+        log?.close()
     }
 
-    /// Waits for SIGTERM or SIGINT; a second one ends the process at once.
-    private func untilAskedToStop() async {
-        let signals = [SIGTERM, SIGINT]
+    private func openStore() throws -> TileStore {
+        var settings = StoreConfiguration()
+        settings.capacity = configuration.capacity
+        settings.entryLimit = configuration.entries
+        settings.memoryTierBytes = configuration.memoryBytes
+        settings.durability = configuration.isDurable ? .durable : .relaxed
+        do { return try TileStore(at: configuration.cache ?? "", configuration: settings) } catch {
+            guard let error = error as? StoreError else { throw error }
+            throw Failure(status: error.code == .noSuchCache ? 66 : 74, message: error.message)
+        }
+    }
+
+    /// Waits for SIGTERM or SIGINT, and calls the body on SIGHUP; a second signal to stop ends the process at once.
+    private func untilAskedToStop(reload: @escaping @Sendable () -> Void) async {
+        let signals = [SIGTERM, SIGINT, SIGHUP]
         for number in signals { signal(number, SIG_IGN) }
         let queue = DispatchQueue(label: "signals")
         await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
             let sources = signals.map { DispatchSource.makeSignalSource(signal: $0, queue: queue) }
             let first = Locked<CheckedContinuation<Void, Never>?>(continuation)
-            for source in sources {
+            for (number, source) in zip(signals, sources) {
                 source.setEventHandler {
+                    guard number != SIGHUP else {
+                        reload()
+                        return
+                    }
                     let waiting = first.withLock { waiting in
                         defer { waiting = nil }
                         return waiting
                     }
                     for source in sources { source.cancel() }
-                    for number in signals { signal(number, SIG_DFL) }
+                    for number in signals { signal(number, number == SIGHUP ? SIG_IGN : SIG_DFL) }
                     waiting?.resume()
                 }
                 source.resume()

@@ -1,28 +1,43 @@
 import ArgumentParser
 import Logging
 import TileProxyServer
+import TileStore
 
 /// `tileproxy serve`.
 struct Serve: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Runs the proxy until SIGTERM or SIGINT, then ends what is under way and stops.",
         discussion: """
-            Exit status: 0 stopped in order; 64 usage; 66 no such cache; 74 input/output error, a port in use included.
+            Flags win over the file of --config. SIGHUP reads the file again and opens the access log anew.
+
+            Exit status: 0 stopped in order; 64 usage, a mistake in the configuration included; 66 no such cache; 74 \
+            input/output error, a port in use included.
             """)
 
     @Option(help: "The cache's folder; it is made if it is missing.")
-    var cache: String
+    var cache: String?
 
-    @Option(help: "The address to listen on.")
-    var host = "127.0.0.1"
+    @Option(help: ArgumentHelp("A configuration file; see Examples/tileproxy.yaml.", valueName: "file"))
+    var config: String?
 
-    @Option(help: "The port to listen on; 0 for any that is free.")
-    var port = 8080
+    @Option(help: "The address to listen on (default: 127.0.0.1).")
+    var host: String?
+
+    @Option(help: "The port to listen on; 0 for any that is free (default: 8080).")
+    var port: Int?
 
     @Option(
         name: .customLong("max-bytes"), help: "Sets the cache's capacity, such as 200MB or 1.5GiB.",
         transform: ArgumentValues.size)
     var maxBytes: Int?
+
+    @Option(
+        name: .customLong("source"),
+        help: ArgumentHelp(
+            "A tile source: the URL of a tile, or the path of a file, with {z} {x} {y}. May be repeated.",
+            valueName: "name=template"),
+        transform: ArgumentValues.source)
+    var sources: [SourceConfiguration] = []
 
     @Option(
         name: .customLong("upstream"),
@@ -32,24 +47,55 @@ struct Serve: AsyncParsableCommand {
         transform: ArgumentValues.route)
     var upstreams: [ProxyRoute] = []
 
-    @Option(help: "Event loops; each is a thread.")
-    var threads = 1
+    @Option(help: "Event loops; each is a thread (default: 1).")
+    var threads: Int?
+
+    @Option(
+        name: .customLong("access-log"),
+        help: ArgumentHelp("A line for each request into this file, - for standard output.", valueName: "file"))
+    var accessLog: String?
 
     func validate() throws {
-        guard (0...65535).contains(port) else { throw ValidationError("--port must be 0 to 65535") }
-        guard (1...64).contains(threads) else { throw ValidationError("--threads must be 1 to 64") }
-        let names = upstreams.map(\.name)
-        guard Set(names).count == names.count else { throw ValidationError("two upstreams have the same name") }
-        guard Set(upstreams.map(\.prefix)).count == names.count else {
-            throw ValidationError("two upstreams have the same prefix")
+        if let port, !(0...65535).contains(port) { throw ValidationError("--port must be 0 to 65535") }
+        if let threads, !(1...64).contains(threads) { throw ValidationError("--threads must be 1 to 64") }
+        if cache == nil, config == nil { throw ValidationError("--cache DIR is missing") }
+    }
+
+    /// The file's word, and over it the flags'.
+    func read() throws(ConfigError) -> ProxyConfiguration {
+        var configuration = ProxyConfiguration()
+        if let config { try configuration.read(file: config) }
+        configuration.cache = cache ?? configuration.cache
+        configuration.host = host ?? configuration.host
+        configuration.port = port ?? configuration.port
+        configuration.capacity = maxBytes ?? configuration.capacity
+        configuration.threads = threads ?? configuration.threads
+        if let accessLog { configuration.accessLog = ProxyConfiguration.AccessLog(path: accessLog) }
+        for source in sources {
+            configuration.sources.removeAll { $0.name == source.name }
+            configuration.sources.append(source)
         }
+        configuration.routes += upstreams
+        try configuration.validate(config ?? "command line")
+        return configuration
     }
 
     func run() async throws {
-        LoggingSystem.bootstrap { StreamLogHandler.standardError(label: $0) }
+        let configuration: ProxyConfiguration
+        do throws(ConfigError) { configuration = try read() } catch {
+            Self.complain(error.description)
+            throw ExitCode(64)
+        }
+        let level = Logger.Level(rawValue: configuration.logLevel) ?? .info
+        let isJSON = configuration.logFormat == .json
+        LoggingSystem.bootstrap { label in
+            if isJSON { return JSONLogHandler(label: label, level: level) }
+            var handler = StreamLogHandler.standardError(label: label)
+            handler.logLevel = level
+            return handler
+        }
         let service = ProxyService(
-            cache: cache, capacity: maxBytes, host: host, port: port, threads: threads,
-            routes: upstreams)
+            configuration, logger: Logger(label: "tileproxy"), rereading: { () throws(ConfigError) in try read() })
         do {
             try await service.run()
         } catch let failure as ProxyService.Failure {
