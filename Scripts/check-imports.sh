@@ -44,6 +44,11 @@ forbid "the HTTP server and the client towards origins know nothing of tiles" \
     "TileStore|TileCache[A-Za-z]*|TileArchive" Sources/TileProxyServer/HTTP Sources/TileProxyServer/Upstream
 forbid "only the tools read command lines" 'ArgumentParser' \
     $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name tilegc ! -name tileproxy)
+forbid "only the proxy's configuration reads YAML" 'Yams' \
+    $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name TileProxyServer) \
+    $(find Sources/TileProxyServer -name '*.swift' ! -path '*/Config/*')
+forbid "routes and page speak to origins through the cache alone" 'AsyncHTTPClient|TileCacheNIO|NIOSSL' \
+    Sources/TileProxyServer/Tiles Sources/TileProxyServer/Page Sources/TileProxyServer/Metrics
 forbid "TileStoreTesting is for tests" 'TileStoreTesting|Testing|XCTest' Sources/TileStore Sources/tilegc
 forbid "only SHA256.swift touches libcrypto" 'CLibcrypto' \
     $(find Sources -name '*.swift' ! -name SHA256.swift)

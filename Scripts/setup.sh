@@ -29,6 +29,7 @@ have spin || need spin
 have make || need make
 have python3 || need python3
 if ! have pkg-config || ! pkg-config --exists libcrypto; then need libssl-dev; fi
+if ! have pkg-config || ! pkg-config --exists zlib; then need zlib1g-dev; fi
 [ -n "$packages" ] || exit 0
 
 if ! have apt-get; then
