@@ -99,6 +99,18 @@ let package = Package(
             dependencies: ["TileStore", "TileStoreTesting", "tilegc"],
             exclude: ["Golden"],
             swiftSettings: settings),
+        .testTarget(
+            name: "TileProxyServerTests",
+            dependencies: [
+                "TileProxyServer",
+                "TileStore",
+                "TileStoreTesting",
+                "HTTPCaching",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+            ],
+            swiftSettings: settings),
     ],
     swiftLanguageModes: [.v6]
 )

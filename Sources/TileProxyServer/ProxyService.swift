@@ -22,14 +22,18 @@ package struct ProxyService: Sendable {
 
     package let cache: String
     package let capacity: Int?
+    package let memory: Int
     package let host: String
     package let port: Int
     package let threads: Int
     package let routes: [ProxyRoute]
 
-    package init(cache: String, capacity: Int?, host: String, port: Int, threads: Int, routes: [ProxyRoute]) {
+    package init(
+        cache: String, capacity: Int?, memory: Int, host: String, port: Int, threads: Int, routes: [ProxyRoute]
+    ) {
         self.cache = cache
         self.capacity = capacity
+        self.memory = memory
         self.host = host
         self.port = port
         self.threads = threads
@@ -44,6 +48,7 @@ package struct ProxyService: Sendable {
         let logger = Logger(label: "tileproxy")
         var configuration = StoreConfiguration()
         configuration.capacity = capacity
+        configuration.memoryTierBytes = memory
         let store: TileStore
         do { store = try TileStore(at: cache, configuration: configuration) } catch let error as StoreError {
             throw Failure(status: error.code == .noSuchCache ? 66 : 74, message: error.message)

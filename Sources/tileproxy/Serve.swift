@@ -24,6 +24,9 @@ struct Serve: AsyncParsableCommand {
         transform: ArgumentValues.size)
     var maxBytes: Int?
 
+    @Option(help: "Bytes of hot responses to keep in memory.", transform: ArgumentValues.size)
+    var memory = 64 << 20
+
     @Option(
         name: .customLong("upstream"),
         help: ArgumentHelp(
@@ -48,7 +51,7 @@ struct Serve: AsyncParsableCommand {
     func run() async throws {
         LoggingSystem.bootstrap { StreamLogHandler.standardError(label: $0) }
         let service = ProxyService(
-            cache: cache, capacity: maxBytes, host: host, port: port, threads: threads,
+            cache: cache, capacity: maxBytes, memory: memory, host: host, port: port, threads: threads,
             routes: upstreams)
         do {
             try await service.run()
