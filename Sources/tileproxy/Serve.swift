@@ -31,6 +31,9 @@ struct Serve: AsyncParsableCommand {
         transform: ArgumentValues.size)
     var maxBytes: Int?
 
+    @Option(help: "Bytes of hot responses to keep in memory (default: 64MiB).", transform: ArgumentValues.size)
+    var memory: Int?
+
     @Option(
         name: .customLong("source"),
         help: ArgumentHelp(
@@ -69,6 +72,7 @@ struct Serve: AsyncParsableCommand {
         configuration.host = host ?? configuration.host
         configuration.port = port ?? configuration.port
         configuration.capacity = maxBytes ?? configuration.capacity
+        configuration.memoryBytes = memory ?? configuration.memoryBytes
         configuration.threads = threads ?? configuration.threads
         if let accessLog { configuration.accessLog = ProxyConfiguration.AccessLog(path: accessLog) }
         for source in sources {

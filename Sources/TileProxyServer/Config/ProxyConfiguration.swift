@@ -49,7 +49,9 @@ package struct ProxyConfiguration: Hashable, Sendable {
     package var userAgent: String?
     /// Whether the page and the figures it shows are served.
     package var hasPage = true
-    /// The folder with Leaflet's files, for the page's map; `network` for its public place. Without them, the same.
+    /// The folder with Leaflet's files, for the page's map.
+    ///
+    /// `network` for its public place; where the folder has no such files, the same.
     package var leaflet = LeafletFiles.debianFolder
     /// Whether the figures for Prometheus are served.
     package var hasMetrics = true

@@ -19,6 +19,7 @@ final class Flights: Sendable {
         var waiters: [@Sendable (Landing) -> Void] = []
         var mayStore = true
         var isOpen = true
+        var isStoring = false
     }
 
     private struct State {
@@ -75,7 +76,20 @@ final class Flights: Sendable {
     /// Lets others join again: the whole answer is here and only has to be stored, which is worth waiting for.
     func reopen(_ ticket: Ticket) {
         state.withLock { state in
-            if state.flights[ticket.key]?.number == ticket.number { state.flights[ticket.key]?.isOpen = true }
+            guard state.flights[ticket.key]?.number == ticket.number else { return }
+            state.flights[ticket.key]?.isOpen = true
+            state.flights[ticket.key]?.isStoring = true
+        }
+    }
+
+    /// Waits for an answer that is here and only has to be stored; `false` if there is none.
+    ///
+    /// For everybody: who has seen an answer's end must find it in the cache.
+    func joinStoring(_ key: TileKey, landed: @escaping @Sendable (Landing) -> Void) -> Bool {
+        state.withLock { state in
+            guard state.flights[key]?.isStoring ?? false else { return false }
+            state.flights[key]?.waiters.append(landed)
+            return true
         }
     }
 

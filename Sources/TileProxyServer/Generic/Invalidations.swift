@@ -32,7 +32,10 @@ enum Invalidations {
         response.headerFields[.contentLength] = length.map { String($0) }
         switch HeadOutcome(response, stored: candidate.response, length: Int64(candidate.length), now: now) {
         case .keep: return nil
-        case .invalidate: return .expire(candidate.key)
+        case .invalidate:
+            var metadata = candidate.tile.entry.metadata
+            metadata.expires = Timestamp(seconds: min(metadata.expires.seconds, now.seconds))
+            return .refresh(candidate, metadata)
         case .update:
             let fresh = CachePolicy.shared.freshen(
                 candidate.response, with: response, to: request.httpRequest, requestedAt: now, receivedAt: now)

@@ -68,11 +68,28 @@ extension ProxyExchange: UpstreamReceiver {
         }
         // Who gets the answer to a change may rely on not being shown the past.
         call?.pause()
-        if case .remove(let keys) = job { for key in keys { cache.flights.forbidStoring(key) } }
-        perform(job) {
-            self.pass(response, length: length, intent)
-            self.call?.resume()
+        var gone: [TileKey] = []
+        if case .remove(let keys) = job { gone = keys }
+        for key in gone { cache.flights.forbidStoring(key) }
+        afterStoring(gone[...]) {
+            self.perform(job) {
+                self.pass(response, length: length, intent)
+                self.call?.resume()
+            }
         }
+    }
+
+    /// Goes on once nothing is being stored under some keys: what is removed must not come back.
+    private func afterStoring(_ keys: ArraySlice<TileKey>, then next: @escaping @Sendable () -> Void) {
+        guard let key = keys.first else {
+            next()
+            return
+        }
+        let loop = proxy.loop
+        let waits = cache.flights.joinStoring(key) { _ in
+            loop.execute { self.afterStoring(keys.dropFirst(), then: next) }
+        }
+        if !waits { afterStoring(keys.dropFirst(), then: next) }
     }
 
     private func pass(_ response: HTTPResponse, length: Int64?, _ intent: OriginDecision.StoreIntent?) {

@@ -29,6 +29,7 @@ final class ProxyExchange: @unchecked Sendable {
     var drops = false
     private var rounds = 0
     private var goesAlone = false
+    private var hasWaitedForStore = false
     private(set) var hasWaited = false
     private var isOver = false
 
@@ -93,6 +94,7 @@ final class ProxyExchange: @unchecked Sendable {
     }
 
     private func act(_ decision: CacheDecision) {
+        if case .serve = decision {} else if waitsForStore() { return }
         switch decision {
         case .serve(let candidate, let age, let isStale, let refresh):
             serve(candidate, age: age, isStale: isStale)
@@ -104,6 +106,14 @@ final class ProxyExchange: @unchecked Sendable {
             end()
         case .forward(let forwarding): forward(forwarding)
         }
+    }
+
+    /// Waits for what is just being stored under the request's key, once.
+    private func waitsForStore() -> Bool {
+        guard let key = request.key, request.isForCache, exchange != nil, !hasWaitedForStore else { return false }
+        hasWaitedForStore = true
+        let loop = proxy.loop
+        return cache.flights.joinStoring(key) { _ in loop.execute { self.look() } }
     }
 
     // MARK: Answers from the store

@@ -51,8 +51,6 @@ enum StoreJob: Sendable {
     case refresh(Candidate, TileMetadata)
     /// Responses that must not be used again.
     case remove([TileKey])
-    /// A response that must be asked about before it is used again.
-    case expire(TileKey)
 
     /// Carries it out.
     func perform(_ store: TileStore, _ keys: ResourceKeys) throws {
@@ -63,10 +61,6 @@ enum StoreJob: Sendable {
             let version = EntryVersion(candidate.tile.entry)
             _ = try store.refresh(candidate.key, from: version, metadata: metadata)
         case .remove(let gone): _ = try store.remove(gone, includingPinned: true)
-        case .expire(let key):
-            var selection = EntrySelection()
-            selection.keys = [key]
-            _ = try store.expire(selection)
         }
     }
 

@@ -410,6 +410,7 @@ final class HTTPConnection: ChannelDuplexHandler {
         input = nil
         guard drains, !inputEnded else {
             phase = .closed
+            deadline = .now() + limits.writeStall
             // Whatever is still in flight goes out first: close waits for the writes before it.
             let channel = context.channel
             context.writeAndFlush(wrapOutboundOut(ByteBuffer())).whenComplete { _ in channel.close(promise: nil) }
@@ -476,7 +477,7 @@ final class HTTPConnection: ChannelDuplexHandler {
             }
         case .exchange where bodyDemand != nil && isBodyIncomplete && deadline <= now:
             failBody(Violation(408, "the request's body took too long"))
-        case .lingering where deadline <= now: context?.close(promise: nil)
+        case .lingering where deadline <= now, .closed where deadline <= now: context?.close(promise: nil)
         default: break
         }
     }

@@ -66,6 +66,7 @@ struct RequestParser {
             if bytes.count > limits.targetBytes + 64 { throw Violation(414, "the target is too long") }
             return nil
         }
+        guard line.end - line.start <= limits.targetBytes + 64 else { throw Violation(414, "the target is too long") }
         guard try scanner.fields(bytes) else {
             if bytes.count > limits.headBytes { throw Violation(431, "the head is too large") }
             return nil

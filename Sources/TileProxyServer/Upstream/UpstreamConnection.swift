@@ -47,7 +47,7 @@ final class UpstreamConnection: ChannelDuplexHandler {
         call.request.write(to: origin, into: &buffer)
         context.writeAndFlush(wrapOutboundOut(buffer), promise: nil)
         call.receiver?.upstreamIsReady(call)
-        resume()
+        readOn()
     }
 
     func send(_ bytes: ByteBuffer, chunked: Bool) {
@@ -81,6 +81,10 @@ final class UpstreamConnection: ChannelDuplexHandler {
     /// Reads on after a pause.
     func resume() {
         if call != nil { deadline = max(deadline, .now() + limits.bodyStall) }
+        readOn()
+    }
+
+    private func readOn() {
         deliver()
         if readIsPending, wantsInput, let context {
             readIsPending = false
