@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 STRICT := TILECACHE_STRICT=1 SCRATCH=.build-strict
 
-.PHONY: help setup build run test lint check-imports check-model check-format check-readme bench tsan docs clean
+.PHONY: help setup build run serve test lint check-imports check-model check-format check-readme check-page bench tsan docs clean
 
 help: ## lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -10,11 +10,14 @@ help: ## lists the targets
 setup: ## installs what is missing (apt; says what to do elsewhere)
 	@Scripts/setup.sh
 
-build: setup ## builds the library and tilegc for release
+build: setup ## builds the library, tilegc and tileproxy for release
 	swift build -c release
 
 run: setup ## imports the sample map, bounds it, checks it and gets it out again
 	@Scripts/run.sh
+
+serve: setup ## runs tileproxy on a sample tile server, with a map to look at, until Ctrl-C
+	@Scripts/serve.sh
 
 # The strict build settings are kept apart from `make build`: flags that differ would rebuild everything each time.
 test: setup check-imports lint ## builds without warnings, runs all tests and checks
@@ -24,6 +27,7 @@ test: setup check-imports lint ## builds without warnings, runs all tests and ch
 	@$(STRICT) Scripts/check-format.sh
 	@$(STRICT) Scripts/check-readme.sh
 	@$(STRICT) Scripts/check-examples.sh
+	@$(STRICT) Scripts/check-page.sh
 	@echo "make test: all passed"
 
 lint: ## checks the format
@@ -43,6 +47,9 @@ check-readme: setup ## runs the commands and the example of README.md
 
 check-examples: setup ## builds and runs the programs in Examples/
 	@Scripts/check-examples.sh
+
+check-page: setup ## opens tileproxy's page in a browser without a window
+	@Scripts/check-page.sh
 
 bench: setup ## measures; ARGS go to the benchmark
 	swift run -c release --package-path Benchmarks tile-bench $(ARGS)

@@ -21,28 +21,31 @@ let package = Package(
         .library(name: "TileStore", targets: ["TileStore"]),
         .library(name: "TileArchive", targets: ["TileArchive"]),
         .executable(name: "tilegc", targets: ["tilegc"]),
+        .executable(name: "tileproxy", targets: ["tileproxy"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
+        .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
         .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.6"),
         .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
         .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
+        .package(url: "https://github.com/jpsim/Yams", from: "6.2.2"),
     ],
     targets: [
         .systemLibrary(
             name: "CLibcrypto",
             pkgConfig: "libcrypto",
             providers: [.apt(["libssl-dev"]), .brew(["openssl@3"])]),
-        .target(
-            name: "TileStore",
-            dependencies: [.target(name: "CLibcrypto", condition: .when(platforms: [.linux]))],
-            swiftSettings: settings),
         .systemLibrary(
             name: "CZlib",
             pkgConfig: "zlib",
             providers: [.apt(["zlib1g-dev"]), .brew(["zlib"])]),
+        .target(
+            name: "TileStore",
+            dependencies: [.target(name: "CLibcrypto", condition: .when(platforms: [.linux]))],
+            swiftSettings: settings),
         .target(
             name: "ContentCoding",
             dependencies: ["CZlib"],
@@ -114,6 +117,32 @@ let package = Package(
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: settings),
+        .target(
+            name: "TileProxyServer",
+            dependencies: [
+                "ContentCoding",
+                "TileStore",
+                "HTTPCaching",
+                "TileCache",
+                "TileCacheNIO",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+                .product(name: "NIOSSL", package: "swift-nio-ssl"),
+                .product(name: "Yams", package: "Yams"),
+            ],
+            swiftSettings: settings),
+        .executableTarget(
+            name: "tileproxy",
+            dependencies: [
+                "TileProxyServer",
+                "TileStore",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Logging", package: "swift-log"),
+            ],
+            swiftSettings: settings),
         .executableTarget(
             name: "OfflineMap",
             dependencies: [
@@ -167,6 +196,21 @@ let package = Package(
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ],
             exclude: ["Golden"],
+            swiftSettings: settings),
+        .testTarget(
+            name: "TileProxyServerTests",
+            dependencies: [
+                "TileProxyServer",
+                "TileCache",
+                "TileCacheNIO",
+                "TileStore",
+                "TileStoreTesting",
+                "HTTPCaching",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOEmbedded", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+            ],
             swiftSettings: settings),
     ],
     swiftLanguageModes: [.v6]

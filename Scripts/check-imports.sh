@@ -38,8 +38,8 @@ forbid "TileCacheNIO is a transport" 'FoundationNetworking|ArgumentParser|MapKit
     Sources/TileCacheNIO
 forbid "TileCacheTesting is for tests" 'TileCacheTesting|Testing|XCTest' \
     $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name '*Testing' ! -name transport-bench)
-forbid "only tilegc reads command lines" 'ArgumentParser' \
-    $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name tilegc)
+forbid "only tilegc and tileproxy read command lines" 'ArgumentParser' \
+    $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name tilegc ! -name tileproxy)
 forbid "archives know nothing of HTTP or command lines" \
     "HTTPTypes|HTTPCaching|NIO[A-Za-z]*|AsyncHTTPClient|FoundationNetworking|ArgumentParser|MapKit|TileCache[A-Za-z]*" \
     Sources/TileArchive
@@ -49,6 +49,18 @@ forbid "only TileArchive touches SQLite" 'GRDB|GRDBSQLite|SQLite3' \
     $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name TileArchive)
 forbid "TileStoreTesting is for tests" 'TileStoreTesting|Testing|XCTest' \
     Sources/TileStore Sources/TileArchive Sources/tilegc
+forbid "the server is a server: no command lines, no archives, no tests' things" \
+    "ArgumentParser|MapKit|SQLite3|TileArchive|TileStoreTesting|Testing" Sources/TileProxyServer
+forbid "the HTTP server and the client towards origins know nothing of tiles" \
+    "TileStore|TileCache[A-Za-z]*|TileArchive" Sources/TileProxyServer/HTTP Sources/TileProxyServer/Upstream
+forbid "only the tools read command lines" 'ArgumentParser' \
+    $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name tilegc ! -name tileproxy)
+forbid "only the proxy's configuration reads YAML" 'Yams' \
+    $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name TileProxyServer) \
+    $(find Sources/TileProxyServer -name '*.swift' ! -path '*/Config/*')
+forbid "routes and page speak to origins through the cache alone" 'AsyncHTTPClient|TileCacheNIO|NIOSSL' \
+    Sources/TileProxyServer/Tiles Sources/TileProxyServer/Page Sources/TileProxyServer/Metrics
+forbid "TileStoreTesting is for tests" 'TileStoreTesting|Testing|XCTest' Sources/TileStore Sources/tilegc
 forbid "only SHA256.swift touches libcrypto" 'CLibcrypto' \
     $(find Sources -name '*.swift' ! -name SHA256.swift)
 [ "$status" = 0 ] && echo "check-imports: ok"

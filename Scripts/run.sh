@@ -84,4 +84,24 @@ if show tilegc verify cache; then fail "the damage was not found"; fi
 show tilegc verify cache --repair
 show tilegc verify cache
 
+step "tileproxy in front of a tile server of this machine: a tile is fetched once, then it comes from the cache"
+cd "$root"
+ask() {
+    echo "\$ curl -sI $TILEPROXY_URL/tiles/world/3/4/2.png"
+    python3 - "$TILEPROXY_URL/tiles/world/3/4/2.png" <<'PYTHON'
+import sys, urllib.request
+answer = urllib.request.urlopen(sys.argv[1])
+print(f"HTTP {answer.status}, {len(answer.read())} bytes")
+for name in ["Age", "Cache-Control", "ETag", "Cache-Status"]:
+    print(f"{name}: {answer.headers[name]}")
+PYTHON
+}
+export -f ask
+SCRATCH=$scratch Scripts/serve.sh bash -euo pipefail -c '
+    ask | tee run/first.txt
+    ask | tee run/second.txt
+    grep -q "fwd=uri-miss.*stored" run/first.txt
+    grep -q "hit; ttl=" run/second.txt' || fail "the proxy did not answer as it should"
+echo "To look at it in a browser: make serve"
+
 printf '\nAll steps did what they say. The cache is in ./run/cache; look around with tilegc.\n'

@@ -160,6 +160,15 @@ extension TileStore {
 
     /// Evicts for at most one hold's time; returns what is left to do.
     func evict(_ begun: EvictionGoal, _ ledger: Ledger) throws -> EvictionGoal {
+        var report = RemovalReport()
+        defer { evicted.withLock { $0 += report } }
+        return try counting(into: &report) { try evictSome(begun, ledger) }
+    }
+
+    /// What this process has evicted since it opened the cache, by its limits or because it was asked to.
+    package var evictedHere: RemovalReport { evicted.withLock { $0 } }
+
+    private func evictSome(_ begun: EvictionGoal, _ ledger: Ledger) throws -> EvictionGoal {
         var goal = begun
         let limit = environment.ticks() &+ Self.holdNanoseconds
         defer { maintenance?.scheduleOrphanSweep() }

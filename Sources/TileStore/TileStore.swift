@@ -16,6 +16,7 @@ public final class TileStore: Sendable {
     let memory: MemoryTier
     let shards = Locked(ShardSet())
     let vouched = Locked(VouchedDigests())
+    let evicted = Locked(RemovalReport())
     let stagingNames: StagingNames
     private let salt: String
     /// Whether the machine was started anew since blobs were written that nobody has hashed since.

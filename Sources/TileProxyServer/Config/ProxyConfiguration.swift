@@ -1,0 +1,110 @@
+import TileStore
+
+/// Everything that an operator can set: a value, made from the file and the flags, compared when it is read again.
+package struct ProxyConfiguration: Hashable, Sendable {
+    /// The form of a log line.
+    package enum LogFormat: Hashable, Sendable { case text, json }
+
+    /// One line for each request.
+    package struct AccessLog: Hashable, Sendable {
+        /// The form of a line.
+        package enum Format: Hashable, Sendable {
+            /// The combined log format that nginx and Apache write.
+            case combined
+            /// A JSON object.
+            case json
+        }
+        /// A file, or `-` for standard output.
+        package var path = "-"
+        package var format = Format.combined
+
+        package init(path: String = "-", format: Format = .combined) {
+            self.path = path
+            self.format = format
+        }
+    }
+
+    /// What clients may take.
+    package struct Limits: Hashable, Sendable {
+        package var connections = 16_384
+        package var headBytes = 32 << 10
+        package var bodyBytes = 1 << 30
+        package var idle = Duration.seconds(75)
+        package var requestHead = Duration.seconds(15)
+        package var requestsPerHost = 16
+    }
+
+    package var cache: String?
+    package var host = "127.0.0.1"
+    package var port = 8080
+    package var threads = 1
+    /// Bytes on disk; `nil` keeps what the cache has.
+    package var capacity: Int?
+    /// Entries; `nil` keeps what the cache has.
+    package var entries: Int?
+    package var memoryBytes = 64 << 20
+    package var isDurable = false
+    /// How clients reach this server, without a slash at the end; `nil` for what they say in `Host`.
+    package var publicURL: String?
+    package var userAgent: String?
+    /// Whether the page and the figures it shows are served.
+    package var hasPage = true
+    /// The folder with Leaflet's files, for the page's map.
+    ///
+    /// `network` for its public place; where the folder has no such files, the same.
+    package var leaflet = LeafletFiles.debianFolder
+    /// Whether the figures for Prometheus are served.
+    package var hasMetrics = true
+    package var accessLog: AccessLog?
+    package var logLevel = "info"
+    package var logFormat = LogFormat.text
+    package var limits = Limits()
+    package var sources: [SourceConfiguration] = []
+    package var routes: [ProxyRoute] = []
+
+    package init() {}
+
+    /// Looks at what no single key can say.
+    ///
+    /// - Throws: ``ConfigError``.
+    package func validate(_ place: String) throws(ConfigError) {
+        func fail(_ key: String, _ message: String) -> ConfigError {
+            ConfigError(place: place, key: key, message)
+        }
+        guard cache != nil else { throw fail("cache", "where is the cache? Say --cache DIR, or cache: in the file") }
+        var names = Set<SourceName>()
+        for source in sources where !names.insert(source.name).inserted {
+            throw fail("sources.\(source.name)", "two sources have this name")
+        }
+        for route in routes where !names.insert(route.name).inserted {
+            throw fail("upstreams", "the name \(route.name) is taken already; write NAME:PREFIX=BASEURL")
+        }
+        guard Set(routes.map(\.prefix)).count == routes.count else {
+            throw fail("upstreams", "two upstreams have the same prefix")
+        }
+        guard !(sources.isEmpty && routes.isEmpty) else {
+            throw fail("", "there is nothing to serve: name a source (--source) or an upstream (--upstream)")
+        }
+    }
+
+    /// What differs between two configurations and needs a new start: nothing of it takes effect on reload.
+    package func needingRestart(from old: ProxyConfiguration) -> [String] {
+        var keys: [String] = []
+        func compare<T: Equatable>(_ key: String, _ path: (ProxyConfiguration) -> T) {
+            if path(self) != path(old) { keys.append(key) }
+        }
+        compare("cache", \.cache)
+        compare("listen") { [$0.host, String($0.port)] }
+        compare("threads", \.threads)
+        compare("memory", \.memoryBytes)
+        compare("durability", \.isDurable)
+        compare("userAgent", \.userAgent)
+        compare("limits", \.limits)
+        compare("upstreams", \.routes)
+        compare("page") { [$0.hasPage, $0.hasMetrics] }
+        compare("leaflet", \.leaflet)
+        compare("log.format", \.logFormat)
+        compare("accessLog") { [$0.accessLog?.path ?? "", "\(String(describing: $0.accessLog?.format))"] }
+        return keys
+    }
+}

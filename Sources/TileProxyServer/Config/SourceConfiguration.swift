@@ -1,0 +1,121 @@
+package import HTTPTypes
+package import TileCache
+package import TileStore
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// One tile source as the operator describes it: a value; ``ServedSource`` is made from it.
+package struct SourceConfiguration: Hashable, Sendable {
+    /// Which other sites may read its tiles in browsers.
+    package enum Sharing: Hashable, Sendable {
+        /// Any: `Access-Control-Allow-Origin: *`.
+        case all
+        /// None.
+        case none
+        /// This one.
+        case origin(String)
+    }
+
+    /// Its name in routes and keys.
+    package var name: SourceName
+    /// The URL of a tile, or the path of a file, with placeholders; may hold secrets.
+    package var template: String
+    /// Scheme and host of servers that have the same paths, asked in turn when the template's own fails.
+    package var mirrors: [String] = []
+    /// What `{s}` stands for.
+    package var subdomains: [String] = []
+    /// What placeholders of other names stand for; may hold secrets.
+    package var values: [String: String] = [:]
+    /// The zooms that are served.
+    package var zooms = 0...22
+    /// Where tiles are served; `nil` for everywhere.
+    package var box: GeoBox?
+    /// Points along a tile's edge.
+    package var tileSize = 256
+    /// The file extension of its tiles.
+    package var format: String?
+    /// What its tiles are.
+    package var kind = TileKind.image
+    /// A name for people.
+    package var title: String?
+    /// Whose data it is, as HTML with links at most.
+    package var attribution: String?
+    /// Which other sites may read its tiles in browsers.
+    package var sharing = Sharing.all
+    /// Sent with every request; secret.
+    package var headers = HTTPFields()
+    /// Lifetimes.
+    package var lifetimes = LifetimeRules()
+    /// Whether stale tiles are served at any age when the server cannot be asked.
+    package var isAlwaysOffline = false
+    /// No larger body is read.
+    package var bodyLimit = 16 << 20
+    /// How long a request may take.
+    package var timeout = Duration.seconds(30)
+    /// How often a request is sent for one ask.
+    package var attempts = 2
+
+    package init(name: SourceName, template: String) {
+        self.name = name
+        self.template = template
+    }
+
+    /// `NAME=TEMPLATE`, as the command line has it.
+    ///
+    /// - Throws: ``ConfigError``.
+    package init(argument: String) throws(ConfigError) {
+        guard let mark = argument.firstIndex(of: "="), mark != argument.startIndex else {
+            throw ConfigError(place: "--source", "expected NAME=TEMPLATE, such as osm=https://host/{z}/{x}/{y}.png")
+        }
+        let text = String(argument[..<mark])
+        guard let name = try? SourceName(text) else {
+            throw ConfigError(
+                place: "--source", key: String(text.prefix(64)), "a name is 1 to 64 characters of A-Z a-z 0-9 . _ -")
+        }
+        self.init(name: name, template: String(argument[argument.index(after: mark)...]))
+        _ = try source(or: { ConfigError(place: "--source", key: text, $0) })
+    }
+
+    /// Whether its tiles are files of this machine.
+    package var isLocal: Bool { !template.contains("://") || template.hasPrefix("file:") }
+
+    /// The template as a URL: a path becomes a `file:` URL.
+    var templateURL: String {
+        guard !template.contains("://"), !template.hasPrefix("file:") else { return template }
+        let path = template.hasPrefix("/") ? template : FileManager.default.currentDirectoryPath + "/" + template
+        // A path is no URL: what would be read as one is encoded.
+        return "file://"
+            + path.replacing("%", with: "%25").replacing("?", with: "%3F")
+            .replacing("#", with: "%23")
+    }
+
+    /// The source as the library has it.
+    ///
+    /// - Throws: What the closure makes of a message.
+    func source(or fail: (String) -> ConfigError) throws(ConfigError) -> TileSource {
+        for ending in [".mbtiles", ".pmtiles"] where template.lowercased().hasSuffix(ending) {
+            throw fail("\(ending) archives cannot be served yet: import it with tilegc, or export it to a folder")
+        }
+        var source: TileSource
+        do {
+            source = try TileSource(
+                name.description, template: templateURL, subdomains: subdomains, values: values, zooms: zooms)
+        } catch let error as TileCacheError {
+            throw fail(error.message)
+        } catch { throw fail("cannot be used") }
+        source.tileSize = tileSize
+        source.format = nil
+        source.kind = kind
+        source.headers = headers
+        source.lifetimes = lifetimes
+        source.offlineUse = isAlwaysOffline ? .always : .whenAllowed
+        source.bodyLimit = bodyLimit
+        source.timeout = timeout
+        source.attempts = attempts
+        return source
+    }
+}

@@ -1,0 +1,121 @@
+import NIOCore
+import TileStore
+
+/// Requests to origins that others may wait for: one for each key, over all event loops.
+final class Flights: Sendable {
+    /// What became of a request that others waited for.
+    enum Landing: Sendable {
+        /// The answer is stored: look again.
+        case stored
+        /// The answer is of no use to others: go on alone.
+        case useless
+        /// The origin failed.
+        case failed(UpstreamFailure)
+    }
+
+    /// A request under way.
+    private struct Flight {
+        var number: UInt64
+        var waiters: [@Sendable (Landing) -> Void] = []
+        var mayStore = true
+        var isOpen = true
+        var isStoring = false
+    }
+
+    private struct State {
+        var flights: [TileKey: Flight] = [:]
+        var next: UInt64 = 0
+    }
+
+    /// The right, and the duty, to land a flight.
+    struct Ticket: Sendable {
+        let key: TileKey
+        fileprivate let number: UInt64
+    }
+
+    private let state = Locked(State())
+
+    /// Joins the flight for a key, or starts one.
+    ///
+    /// - Parameter landed: Called once, on any thread, if somebody else's flight was joined.
+    /// - Returns: The ticket if the caller has to fly itself; `nil` if it waits.
+    func join(_ key: TileKey, landed: @escaping @Sendable (Landing) -> Void) -> Ticket? {
+        state.withLock { state in
+            if state.flights[key]?.isOpen ?? false {
+                state.flights[key]?.waiters.append(landed)
+                return nil
+            }
+            return start(key, &state)
+        }
+    }
+
+    /// Starts a flight unless there is one.
+    func startAlone(_ key: TileKey) -> Ticket? {
+        state.withLock { state in state.flights[key] == nil ? start(key, &state) : nil }
+    }
+
+    private func start(_ key: TileKey, _ state: inout State) -> Ticket {
+        state.next += 1
+        state.flights[key] = Flight(number: state.next)
+        return Ticket(key: key, number: state.next)
+    }
+
+    /// Sends those who wait away, and lets nobody join any more; the flight goes on.
+    func release(_ ticket: Ticket, _ landing: Landing) {
+        let waiters = state.withLock { state -> [@Sendable (Landing) -> Void] in
+            guard var flight = state.flights[ticket.key], flight.number == ticket.number else { return [] }
+            let waiters = flight.waiters
+            flight.waiters = []
+            flight.isOpen = false
+            state.flights[ticket.key] = flight
+            return waiters
+        }
+        for waiter in waiters { waiter(landing) }
+    }
+
+    /// Lets others join again: the whole answer is here and only has to be stored, which is worth waiting for.
+    func reopen(_ ticket: Ticket) {
+        state.withLock { state in
+            guard state.flights[ticket.key]?.number == ticket.number else { return }
+            state.flights[ticket.key]?.isOpen = true
+            state.flights[ticket.key]?.isStoring = true
+        }
+    }
+
+    /// Waits for an answer that is here and only has to be stored; `false` if there is none.
+    ///
+    /// For everybody: who has seen an answer's end must find it in the cache.
+    func joinStoring(_ key: TileKey, landed: @escaping @Sendable (Landing) -> Void) -> Bool {
+        state.withLock { state in
+            guard state.flights[key]?.isStoring ?? false else { return false }
+            state.flights[key]?.waiters.append(landed)
+            return true
+        }
+    }
+
+    /// The flight is over.
+    func land(_ ticket: Ticket, _ landing: Landing) {
+        let waiters = state.withLock { state -> [@Sendable (Landing) -> Void] in
+            guard let flight = state.flights[ticket.key], flight.number == ticket.number else { return [] }
+            state.flights[ticket.key] = nil
+            return flight.waiters
+        }
+        for waiter in waiters { waiter(landing) }
+    }
+
+    /// Forbids storing what is on its way for a key: something has changed since it was asked for.
+    func forbidStoring(_ key: TileKey) {
+        state.withLock { $0.flights[key]?.mayStore = false }
+    }
+
+    /// Whether what has arrived may be stored.
+    func mayStore(_ ticket: Ticket) -> Bool {
+        state.withLock { state in
+            guard let flight = state.flights[ticket.key], flight.number == ticket.number else { return true }
+            return flight.mayStore
+        }
+    }
+
+    /// How many requests are under way that others may wait for.
+    var count: Int { state.withLock { $0.flights.count } }
+}

@@ -1,0 +1,159 @@
+package import HTTPCaching
+import HTTPTypes
+package import Logging
+package import NIOCore
+import NIOPosix
+import NIOSSL
+package import TileStore
+
+/// How the generic route caches.
+package struct GenericSettings: Sendable {
+    /// The rules: those of a shared cache, with no lifetime invented.
+    package var policy = CachePolicy.shared
+    /// The largest body that is stored.
+    package var storedBodyBytes = 64 << 20
+    /// Bytes of bodies that are being collected to be stored, at most, over all requests.
+    package var stagingBytes = 256 << 20
+    /// What an origin is given.
+    package var upstream = UpstreamLimits()
+    /// How long a request waits for another one's answer before it goes on alone.
+    package var collapseWait = TimeAmount.seconds(10)
+    /// A name for this proxy in `Via`, by which it knows a forwarding loop: unlike any other proxy's.
+    package var viaName = "tileproxy-" + String(UInt32.random(in: 0...UInt32.max), radix: 36)
+    /// For what an operator should know.
+    package var logger = Logger(label: "tileproxy")
+
+    package init() {}
+}
+
+/// What the generic routes share over all event loops.
+package final class GenericCache: Sendable {
+    let routes: [ProxyRoute]
+    let store: TileStore
+    let settings: GenericSettings
+    let worker: StoreWorker
+    let flights = Flights()
+    let budget: StagingBudget
+    let tls: NIOSSLContext?
+    let underWay = Locked(0)
+
+    /// Makes the cache of some routes over a store.
+    ///
+    /// - Throws: If TLS, which an `https` origin needs, cannot be set up.
+    package init(routes: [ProxyRoute], store: TileStore, settings: GenericSettings = GenericSettings()) throws {
+        // The longest prefix wins.
+        self.routes = routes.sorted { $0.prefix.utf8.count > $1.prefix.utf8.count }
+        self.store = store
+        self.settings = settings
+        worker = StoreWorker(store: store, logger: settings.logger)
+        budget = StagingBudget(limit: settings.stagingBytes)
+        tls =
+            routes.contains { $0.origin.isSecure } ? try NIOSSLContext(configuration: .makeClientConfiguration()) : nil
+    }
+
+    /// Waits until what is being fetched and stored is stored, then stops; the store itself is the caller's to close.
+    package func shutdown(grace: TimeAmount = .seconds(10)) async throws {
+        let end = NIODeadline.now() + grace
+        while underWay.withLock({ $0 }) > 0, .now() < end { try await Task.sleep(nanoseconds: 5_000_000) }
+        try await worker.shutdown()
+    }
+}
+
+/// The responder of the generic routes on one event loop.
+package final class GenericProxy: Responder {
+    let cache: GenericCache
+    let loop: any EventLoop
+    let time: LoopTime
+    private let via: Via
+    private let viaText: String
+    private var prepared = PreparedHits()
+    private var pools: [Origin: UpstreamPool] = [:]
+    private var active: [ObjectIdentifier: ProxyExchange] = [:]
+
+    package init(_ cache: GenericCache, loop: any EventLoop, time: LoopTime) {
+        self.cache = cache
+        self.loop = loop
+        self.time = time
+        via = Via(receivedBy: cache.settings.viaName)
+        viaText = via.description
+    }
+
+    // MARK: Hits
+
+    package func answer(
+        _ request: RequestHead, _ answering: borrowing Answering, into buffer: inout ByteBuffer
+    ) -> Answered? {
+        guard request.isPlainRead, let hit = request.withTargetBytes({ prepared.find($0) }) else { return nil }
+        let now = time.now
+        guard case .fresh(let age) = hit.freshness.decision(at: now) else { return nil }
+        // What the store cannot tell at once is for the long way, errors included.
+        guard case .some(.tile(let tile)) = try? cache.store.readNow(hit.key), hit.matches(tile.entry) else {
+            return nil
+        }
+        let isHead = request.method == .head
+        hit.write(
+            tile.data, age: age, timeToLive: hit.freshness.expires.seconds(since: now), isHead: isHead, answering,
+            &buffer)
+        return Answered(
+            status: hit.metadata.response.status, bodyBytes: isHead ? 0 : tile.data?.count ?? 0, cache: .hit)
+    }
+
+    /// Makes a hit ready for the next time.
+    func prepare(_ candidate: Candidate, for head: RequestHead) {
+        let target = head.withTargetBytes { Array($0) }
+        if let hit = PreparedHits.Hit(candidate, target: target, via: viaText) { prepared.keep(hit) }
+    }
+
+    // MARK: Everything else
+
+    /// Whether a path is for one of the routes.
+    package func serves(_ path: String) -> Bool { cache.routes.contains { $0.rest(of: path) != nil } }
+
+    package func respond(_ exchange: Exchange) {
+        let path = exchange.head.path
+        if path == "*" || maxForwards(exchange.head) == 0 {
+            exchange.reply(
+                HTTPResponse(status: .noContent, headerFields: [.allow: "GET, HEAD, OPTIONS, POST, PUT, PATCH, DELETE"])
+            )
+            return
+        }
+        for route in cache.routes {
+            guard let rest = route.rest(of: path) else { continue }
+            let keys = ResourceKeys(store: cache.store, name: route.name)
+            let request = ProxyRequest(exchange.head, rest: rest, route: route, keys: keys)
+            if Via.contains(receivedBy: cache.settings.viaName, in: request.fields) {
+                exchange.reply(508, "This request has come by here before.")
+                return
+            }
+            run(ProxyExchange(self, route, keys, request, exchange))
+            return
+        }
+        exchange.reply(404, "There is nothing here.")
+    }
+
+    /// OPTIONS may say how far it wants to go (RFC 9110 §7.6.2).
+    private func maxForwards(_ head: RequestHead) -> Int? {
+        guard head.method == .options else { return nil }
+        return head.fields.withValue(of: .maxForwards, \.decimal) ?? nil
+    }
+
+    func run(_ exchange: ProxyExchange) {
+        active[ObjectIdentifier(exchange)] = exchange
+        cache.underWay.withLock { $0 += 1 }
+        exchange.start()
+    }
+
+    func isOver(_ exchange: ProxyExchange) {
+        guard active.removeValue(forKey: ObjectIdentifier(exchange)) != nil else { return }
+        cache.underWay.withLock { $0 -= 1 }
+    }
+
+    func pool(for origin: Origin) -> UpstreamPool {
+        if let pool = pools[origin] { return pool }
+        let pool = UpstreamPool(origin: origin, limits: cache.settings.upstream, loop: loop, tls: cache.tls)
+        pools[origin] = pool
+        return pool
+    }
+
+    var ownVia: Via { via }
+}

@@ -1,0 +1,80 @@
+import HTTPCaching
+import HTTPTypes
+
+/// What to do with the head of an origin's answer: a value, decided without a socket, a store or a clock.
+enum OriginDecision: Sendable {
+    /// Hand it on, and store it if there is an intent to.
+    case pass(StoreIntent?)
+    /// It confirms what is stored: update that, and answer from it. `keeps` is whether it may stay stored.
+    case confirmed(StoredResponse, keeps: Bool)
+    /// Answer from what is stored though it is stale (RFC 5861 §4).
+    case serveStale
+    /// A 304 about nothing that is stored: ask again without conditions.
+    case askAgain
+    /// A 304 that nobody asked for.
+    case badGateway
+
+    /// What is to be stored of an answer.
+    struct StoreIntent: Hashable, Sendable {
+        /// The fields to keep.
+        var fields: HTTPFields
+        /// The numbers of its freshness.
+        var freshness: StoredFreshness
+        /// Which request fields chose it.
+        var vary: [HTTPField.Name]
+    }
+
+    /// Decides.
+    static func decide(
+        _ response: HTTPResponse, to request: ProxyRequest, _ forwarding: Forwarding, policy: CachePolicy,
+        requestedAt: HTTPDate, receivedAt: HTTPDate
+    ) -> OriginDecision {
+        let status = response.status.code
+        if status == 304 { return notModified(response, request, forwarding, policy, requestedAt, receivedAt) }
+        if let candidate = forwarding.candidate,
+            candidate.response.freshness.mayServe(after: .status(status), asking: request.asking, at: receivedAt)
+        {
+            return .serveStale
+        }
+        guard request.isForCache else { return .pass(nil) }
+        return .pass(intent(response, to: request, policy, requestedAt, receivedAt))
+    }
+
+    private static func notModified(
+        _ response: HTTPResponse, _ request: ProxyRequest, _ forwarding: Forwarding, _ policy: CachePolicy,
+        _ requestedAt: HTTPDate, _ receivedAt: HTTPDate
+    ) -> OriginDecision {
+        guard let candidate = forwarding.candidate, let question = forwarding.conditional else {
+            // The client's own conditions went on: the 304 is for it.
+            return request.conditions.isEmpty ? .badGateway : .pass(nil)
+        }
+        switch NotModifiedOutcome(response.headerFields, asked: question.asked, now: receivedAt) {
+        case .unrelated: return .askAgain
+        case .unsolicited: return .badGateway
+        case .confirmed:
+            let fresh = policy.freshen(
+                candidate.response, with: response, to: request.httpRequest, requestedAt: requestedAt,
+                receivedAt: receivedAt)
+            return .confirmed(fresh.response, keeps: fresh.storability.isStorable)
+        }
+    }
+
+    private static func intent(
+        _ response: HTTPResponse, to request: ProxyRequest, _ policy: CachePolicy, _ requestedAt: HTTPDate,
+        _ receivedAt: HTTPDate
+    ) -> StoreIntent? {
+        guard policy.storability(of: response, to: request.httpRequest).isStorable else { return nil }
+        var names: [HTTPField.Name] = []
+        if case .fields(let found) = Vary(response.headerFields) { names = found }
+        let freshness = policy.freshness(of: response, requestedAt: requestedAt, receivedAt: receivedAt).stored
+        var fields = policy.fieldsToStore(response.headerFields)
+        // A recipient with a clock adds what is missing (RFC 9110 §6.6.1).
+        if !fields.contains(.date) { fields[.date] = receivedAt.description }
+        return StoreIntent(fields: fields, freshness: freshness, vary: names)
+    }
+}
+
+extension OriginDecision.StoreIntent {
+    /// Whether the response, once stored, may answer others without asking the origin.
+    func isReusable(at now: HTTPDate) -> Bool { !freshness.noCache && freshness.isFresh(at: now) }
+}

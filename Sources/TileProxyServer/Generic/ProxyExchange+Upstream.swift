@@ -1,0 +1,197 @@
+import HTTPCaching
+import HTTPTypes
+import Logging
+import NIOCore
+import TileStore
+
+extension ProxyExchange: UpstreamReceiver {
+    // MARK: The request's body
+
+    func upstreamIsReady(_ call: UpstreamCall) {
+        if request.body != .none { sendBody(call) }
+    }
+
+    /// Hands on the client's body part by part, as fast as the origin takes it.
+    private func sendBody(_ call: UpstreamCall) {
+        exchange?.nextBodyPart { [weak self] part in
+            switch part {
+            case .bytes(let bytes):
+                call.send(bytes)
+                call.whenWritable { self?.sendBody(call) }
+            case .end(let trailers): call.finish(trailers: trailers)
+            case .failed: call.cancel()
+            }
+        }
+    }
+
+    // MARK: The response
+
+    func upstreamSent(interim: HTTPResponse) {
+        guard interim.status.code != 100 else { return }
+        var response = interim
+        response.headerFields = interim.headerFields.withoutConnectionFields
+        exchange?.sendInterim(response)
+    }
+
+    func upstreamSent(head: HTTPResponse, length: Int64?) {
+        guard let forwarding else { return }
+        var response = head
+        response.headerFields = head.headerFields.withoutConnectionFields
+        let decision = OriginDecision.decide(
+            head, to: request, forwarding, policy: cache.settings.policy, requestedAt: requestedAt, receivedAt: now)
+        switch decision {
+        case .pass(let intent): settle(response, head, length: length, intent)
+        case .confirmed(let stored, let keeps):
+            drops = true
+            if let candidate = forwarding.candidate { confirm(candidate, stored, keeps: keeps) }
+        case .serveStale:
+            drops = true
+            land(.stored)
+            if let candidate = forwarding.candidate { serveStale(candidate, because: head.status.code) }
+            call?.cancel()
+            end()
+        case .askAgain: askAgain()
+        case .badGateway:
+            call?.cancel()
+            fail(.malformed("a 304 to a request without conditions"))
+        }
+    }
+
+    /// Does to the store what must be done before the client sees the answer, then hands it on.
+    private func settle(
+        _ response: HTTPResponse, _ raw: HTTPResponse, length: Int64?, _ intent: OriginDecision.StoreIntent?
+    ) {
+        let job = Invalidations.job(for: raw, to: request, forwarding?.candidate, route, keys, length: length, now: now)
+        guard let job else {
+            pass(response, length: length, intent)
+            return
+        }
+        // Who gets the answer to a change may rely on not being shown the past.
+        call?.pause()
+        var gone: [TileKey] = []
+        if case .remove(let keys) = job { gone = keys }
+        for key in gone { cache.flights.forbidStoring(key) }
+        afterStoring(gone[...]) {
+            self.perform(job) {
+                self.pass(response, length: length, intent)
+                self.call?.resume()
+            }
+        }
+    }
+
+    /// Goes on once nothing is being stored under some keys: what is removed must not come back.
+    private func afterStoring(_ keys: ArraySlice<TileKey>, then next: @escaping @Sendable () -> Void) {
+        guard let key = keys.first else {
+            next()
+            return
+        }
+        let loop = proxy.loop
+        let waits = cache.flights.joinStoring(key) { _ in
+            loop.execute { self.afterStoring(keys.dropFirst(), then: next) }
+        }
+        if !waits { afterStoring(keys.dropFirst(), then: next) }
+    }
+
+    private func pass(_ response: HTTPResponse, length: Int64?, _ intent: OriginDecision.StoreIntent?) {
+        status = response.status
+        if let intent, request.method == .get {
+            collector = BodyCollector(length: length, limit: cache.settings.storedBodyBytes, budget: cache.budget)
+            self.intent = collector == nil ? nil : intent
+        }
+        if let ticket, !(self.intent?.isReusable(at: now) ?? false) { cache.flights.release(ticket, .useless) }
+        guard let exchange, exchange.isOpen else { return }
+        passes = true
+        var response = response
+        proxy.ownVia.add(to: &response.headerFields)
+        var cacheStatus = CacheStatus(cache: "tileproxy")
+        cacheStatus.forward = forwarding?.cause
+        cacheStatus.stored = self.intent != nil
+        if forwarding?.candidate != nil { cacheStatus.forwardStatus = response.status.code }
+        if let intent = self.intent { cacheStatus.timeToLive = intent.freshness.expires.seconds(since: now) }
+        cacheStatus.add(to: &response.headerFields)
+        exchange.send(response, length: length)
+    }
+
+    func upstreamSent(bytes: ByteBuffer) {
+        guard !drops else { return }
+        if let collector, !collector.append(bytes) {
+            self.collector = nil
+            intent = nil
+            if let ticket { cache.flights.release(ticket, .useless) }
+            if !passes {
+                call?.cancel()
+                end()
+                return
+            }
+        }
+        guard passes, let exchange else { return }
+        exchange.send(bytes)
+        if !exchange.isWritable {
+            call?.pause()
+            exchange.whenWritable { [weak self] in self?.call?.resume() }
+        }
+    }
+
+    func upstreamEnded(trailers: HTTPFields?) {
+        guard !drops else { return }
+        if let intent, let collector, let key = request.key { store(intent, collector, key) }
+        if passes { exchange?.finish(trailers: trailers) }
+        passes = false
+        if intent == nil {
+            land(.useless)
+            end()
+        }
+    }
+
+    func upstreamFailed(_ failure: UpstreamFailure) { if !drops { fail(failure) } }
+
+    // MARK: The store
+
+    private func store(_ intent: OriginDecision.StoreIntent, _ collector: BodyCollector, _ key: TileKey) {
+        if let ticket {
+            guard cache.flights.mayStore(ticket) else {
+                self.intent = nil
+                return
+            }
+            cache.flights.reopen(ticket)
+        }
+        let body = isBodiless(status.code) ? nil : collector.body
+        let job = StoreJob.put(primary: key, intent, status, body: body, request: request.fields)
+        perform(job) {
+            self.collector = nil
+            self.land(.stored)
+            self.end()
+        }
+    }
+
+    /// Updates what a 304 confirmed, and answers from it.
+    private func confirm(_ candidate: Candidate, _ stored: StoredResponse, keeps: Bool) {
+        let metadata = entry(status: stored.status, fields: stored.fields, freshness: stored.freshness)
+        let job = keeps ? StoreJob.refresh(candidate, metadata) : .remove([candidate.key])
+        exchange?.cacheResult = .revalidated
+        perform(job) {
+            var status = CacheStatus(cache: "tileproxy")
+            status.forward = self.forwarding?.cause
+            status.forwardStatus = 304
+            status.timeToLive = stored.freshness.expires.seconds(since: self.now)
+            status.stored = keeps
+            let isReusable = keeps && !stored.freshness.noCache && stored.freshness.isFresh(at: self.now)
+            self.land(isReusable ? .stored : .useless)
+            self.send(stored, candidate, age: stored.freshness.age(at: self.now), status)
+            self.end()
+        }
+    }
+
+    /// Carries a job out on a thread that may wait, then goes on here; a failure is logged and costs nobody an answer.
+    private func perform(_ job: StoreJob, then next: @escaping @Sendable () -> Void) {
+        let (keys, logger) = (keys, logger)
+        cache.worker.run(on: proxy.loop) { store in
+            try job.perform(store, keys)
+        } then: { result in
+            if case .failure(let error) = result {
+                logger.notice("nothing could be stored", metadata: ["error": "\(error)"])
+            }
+            next()
+        }
+    }
+}

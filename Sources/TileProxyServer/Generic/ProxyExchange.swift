@@ -1,0 +1,321 @@
+import HTTPCaching
+import HTTPTypes
+import Logging
+import NIOCore
+import TileStore
+
+/// One request on its way through the cache: carries out what the decisions say.
+///
+/// Belongs to its event loop and is used on it alone. Without a client it is a refresh in the background.
+final class ProxyExchange: @unchecked Sendable {
+    // Sendable so that it can wait for other threads and be called back on its loop; nothing is touched off the loop.
+
+    let proxy: GenericProxy
+    let route: ProxyRoute
+    let keys: ResourceKeys
+    let request: ProxyRequest
+    let exchange: Exchange?
+
+    var forwarding: Forwarding?
+    var call: UpstreamCall?
+    var ticket: Flights.Ticket?
+    var requestedAt = HTTPDate(seconds: 0)
+    var intent: OriginDecision.StoreIntent?
+    var status = HTTPResponse.Status.ok
+    var collector: BodyCollector?
+    /// Whether what the origin sends goes to the client.
+    var passes = false
+    /// Whether the origin's answer is only read to its end.
+    var drops = false
+    private var rounds = 0
+    private var goesAlone = false
+    private var hasWaitedForStore = false
+    private(set) var hasWaited = false
+    private var isOver = false
+
+    init(
+        _ proxy: GenericProxy, _ route: ProxyRoute, _ keys: ResourceKeys, _ request: ProxyRequest, _ exchange: Exchange?
+    ) {
+        self.proxy = proxy
+        self.route = route
+        self.keys = keys
+        self.request = request
+        self.exchange = exchange
+    }
+
+    var cache: GenericCache { proxy.cache }
+    var now: HTTPDate { proxy.time.now }
+    var logger: Logger { cache.settings.logger }
+
+    // MARK: Looking
+
+    func start() {
+        exchange?.whenGone = { [weak self] in self?.clientIsGone() }
+        // A refresh in the background knows its question already.
+        if exchange == nil, let forwarding {
+            send(forwarding)
+            return
+        }
+        guard request.isForCache else {
+            act(.decide(request, .miss, at: now))
+            return
+        }
+        look()
+    }
+
+    private func look() {
+        do {
+            let lookup = try Lookup.find(request, keys) { try cache.store.readNow($0) }
+            guard case .mustWait = lookup else {
+                act(.decide(request, lookup, at: now))
+                return
+            }
+        } catch {
+            storeFailed(error)
+            return
+        }
+        let (request, keys) = (request, keys)
+        cache.worker.run(on: proxy.loop) { store in
+            try Lookup.find(request, keys) { key in
+                try store.read(key).map { .tile($0) } ?? .miss
+            }
+        } then: { result in
+            switch result {
+            case .success(let lookup): self.act(.decide(request, lookup, at: self.now))
+            case .failure(let error): self.storeFailed(error)
+            }
+        }
+    }
+
+    /// A store that cannot be read is no reason to leave a client without an answer.
+    private func storeFailed(_ error: any Error) {
+        logger.warning("the store cannot be read", metadata: ["error": "\(error)"])
+        act(.decide(request, .miss, at: now))
+    }
+
+    private func act(_ decision: CacheDecision) {
+        if case .serve = decision {} else if waitsForStore() { return }
+        switch decision {
+        case .serve(let candidate, let age, let isStale, let refresh):
+            serve(candidate, age: age, isStale: isStale)
+            if refresh { refreshBehind(candidate) }
+            end()
+        case .gatewayTimeout:
+            exchange?.cacheResult = .miss
+            reply(504, "Nothing that fits is stored.", CacheStatus.Forward.miss, detail: "only-if-cached")
+            end()
+        case .forward(let forwarding): forward(forwarding)
+        }
+    }
+
+    /// Waits for what is just being stored under the request's key, once.
+    private func waitsForStore() -> Bool {
+        guard let key = request.key, request.isForCache, exchange != nil, !hasWaitedForStore else { return false }
+        hasWaitedForStore = true
+        let loop = proxy.loop
+        return cache.flights.joinStoring(key) { _ in loop.execute { self.look() } }
+    }
+
+    // MARK: Answers from the store
+
+    private func serve(_ candidate: Candidate, age: Int, isStale: Bool) {
+        guard let exchange else { return }
+        exchange.cacheResult = isStale ? .stale : .hit
+        var status = CacheStatus(cache: "tileproxy")
+        status.timeToLive = candidate.response.freshness.expires.seconds(since: now)
+        if hasWaited {
+            status.forward = .uriMiss
+            status.collapsed = true
+            exchange.cacheResult = .miss
+        } else {
+            status.hit = true
+        }
+        send(candidate.response, candidate, age: age, status)
+        if !isStale, !hasWaited, exchange.head.isPlainRead { proxy.prepare(candidate, for: exchange.head) }
+    }
+
+    /// Sends a stored response as the client's conditions want it.
+    func send(_ stored: StoredResponse, _ candidate: Candidate, age: Int, _ status: CacheStatus) {
+        guard let exchange else { return }
+        var reply = StoredReply(
+            stored, to: request.method, request.conditions, length: Int64(candidate.length), age: age,
+            boundary: String(UInt64.random(in: 0...UInt64.max), radix: 36) + "-tileproxy", now: now)
+        proxy.ownVia.add(to: &reply.response.headerFields)
+        status.add(to: &reply.response.headerFields)
+        exchange.send(reply.response, length: reply.length)
+        guard request.method != .head, let data = candidate.tile.data, !reply.parts.isEmpty else {
+            exchange.finish()
+            return
+        }
+        BodySender(exchange, data, reply).run()
+    }
+
+    /// Refreshes what was just served stale, if nobody is at it.
+    private func refreshBehind(_ candidate: Candidate) {
+        guard let key = request.key, let ticket = cache.flights.startAlone(flightKey(key)) else { return }
+        let behind = ProxyExchange(proxy, route, keys, request.refreshing, nil)
+        behind.ticket = ticket
+        behind.goesAlone = true
+        behind.forwarding = Forwarding(behind.request, candidate, .stale)
+        proxy.run(behind)
+    }
+
+    /// Sends an error of the proxy's own.
+    func reply(_ code: Int, _ words: String, _ cause: CacheStatus.Forward?, detail: String? = nil) {
+        guard let exchange, exchange.isOpen else { return }
+        guard !exchange.hasStarted else {
+            exchange.abort()
+            return
+        }
+        var status = CacheStatus(cache: "tileproxy")
+        status.forward = cause
+        status.detail = detail
+        exchange.reply(code, words, fields: [.cacheStatus: status.description])
+    }
+
+    // MARK: Asking the origin
+
+    private func forward(_ forwarding: Forwarding) {
+        self.forwarding = forwarding
+        guard let key = request.key, request.isForCache, request.method == .get, ticket == nil else {
+            send(forwarding)
+            return
+        }
+        guard forwarding.mayCollapse, !goesAlone, exchange != nil else {
+            ticket = cache.flights.startAlone(flightKey(key))
+            send(forwarding)
+            return
+        }
+        let loop = proxy.loop
+        let once = WaitOnce(self)
+        ticket = cache.flights.join(flightKey(key)) { landing in loop.execute { once.landed(landing) } }
+        if ticket != nil {
+            send(forwarding)
+        } else {
+            loop.scheduleTask(in: cache.settings.collapseWait) { once.landed(.useless) }
+        }
+    }
+
+    /// Requests that want different variants do not wait for one another.
+    private func flightKey(_ key: TileKey) -> TileKey { forwarding?.candidate?.key ?? key }
+
+    /// The request that this one waited for is over.
+    fileprivate func landed(_ landing: Flights.Landing) {
+        guard exchange?.isOpen ?? false else {
+            end()
+            return
+        }
+        rounds += 1
+        switch landing {
+        case .stored:
+            hasWaited = true
+            goesAlone = rounds > 1
+            look()
+        case .useless:
+            goesAlone = true
+            if let forwarding { send(forwarding) }
+        case .failed(let failure): fail(failure)
+        }
+    }
+
+    private func send(_ forwarding: Forwarding) {
+        self.forwarding = forwarding
+        requestedAt = now
+        var fields = ProxyRequest.forwarded(forwarding.fields, via: proxy.ownVia)
+        if exchange?.head.fields.has("trailers", in: .te) ?? false {
+            fields.append(HTTPField(name: .te, value: "trailers"))
+            fields.append(HTTPField(name: .connection, value: "TE"))
+        }
+        let upstream = UpstreamRequest(
+            method: request.method.rawValue, target: request.target, fields: fields, body: request.body)
+        exchange?.cacheResult = forwarding.cause == .method || forwarding.cause == .bypass ? .bypass : .miss
+        call = proxy.pool(for: route.origin).call(upstream, receiver: self)
+    }
+
+    /// Asks again without conditions: the answer to the question made no sense.
+    func askAgain() {
+        guard let forwarding, forwarding.candidate != nil else { return }
+        call?.cancel()
+        var plain = request
+        plain.dropConditions()
+        send(Forwarding(plain, nil, forwarding.cause))
+    }
+
+    // MARK: The end
+
+    private func clientIsGone() {
+        // What is being stored is worth having all the same; nothing else is.
+        if collector != nil, !drops {
+            passes = false
+            call?.resume()
+            return
+        }
+        call?.cancel()
+        land(.useless)
+        end()
+    }
+
+    /// The origin gave no answer, or no whole one.
+    func fail(_ failure: UpstreamFailure) {
+        land(.failed(failure))
+        collector = nil
+        defer { end() }
+        guard let exchange, exchange.isOpen else { return }
+        guard !exchange.hasStarted else {
+            exchange.abort()
+            return
+        }
+        if let candidate = forwarding?.candidate,
+            candidate.response.freshness.mayServe(after: .unreachable, asking: request.asking, at: now)
+        {
+            serveStale(candidate, because: nil)
+            return
+        }
+        let mustRevalidate = forwarding?.candidate.map { $0.response.freshness.mustRevalidate } ?? false
+        switch failure {
+        case .timeout: reply(504, "The origin did not answer in time.", forwarding?.cause)
+        case .overloaded: reply(503, "The origin has too much to do.", forwarding?.cause)
+        case .unreachable, .closed, .malformed, .cancelled:
+            reply(mustRevalidate ? 504 : 502, "The origin gave no answer.", forwarding?.cause)
+        }
+        logger.debug("no answer from upstream", metadata: ["upstream": "\(route.name)", "why": "\(failure)"])
+    }
+
+    /// Answers from what is stored, because the origin cannot.
+    func serveStale(_ candidate: Candidate, because status: Int?) {
+        exchange?.cacheResult = .stale
+        var cacheStatus = CacheStatus(cache: "tileproxy")
+        cacheStatus.forward = forwarding?.cause
+        cacheStatus.forwardStatus = status
+        cacheStatus.timeToLive = candidate.response.freshness.expires.seconds(since: now)
+        cacheStatus.detail = "stale-if-error"
+        send(candidate.response, candidate, age: candidate.response.freshness.age(at: now), cacheStatus)
+    }
+
+    func land(_ landing: Flights.Landing) {
+        if let ticket { cache.flights.land(ticket, landing) }
+        ticket = nil
+    }
+
+    func end() {
+        guard !isOver else { return }
+        isOver = true
+        land(.useless)
+        exchange?.whenGone = nil
+        proxy.isOver(self)
+    }
+}
+
+/// Takes the first of two calls: the landing, or the end of patience.
+private final class WaitOnce: @unchecked Sendable {
+    // Touched on the exchange's loop alone.
+    private var exchange: ProxyExchange?
+
+    init(_ exchange: ProxyExchange) { self.exchange = exchange }
+
+    func landed(_ landing: Flights.Landing) {
+        let waiting = exchange
+        exchange = nil
+        waiting?.landed(landing)
+    }
+}

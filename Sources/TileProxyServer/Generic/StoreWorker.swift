@@ -1,0 +1,88 @@
+import HTTPCaching
+import HTTPTypes
+import Logging
+import NIOCore
+import NIOPosix
+import TileStore
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// What the cache has to do with the store and must wait for: on threads of its own, never on an event loop.
+final class StoreWorker: Sendable {
+    private let store: TileStore
+    private let threads: NIOThreadPool
+    private let logger: Logger
+
+    init(store: TileStore, threads: Int = 4, logger: Logger) {
+        self.store = store
+        self.threads = NIOThreadPool(numberOfThreads: threads)
+        self.logger = logger
+        self.threads.start()
+    }
+
+    /// Runs a body on a thread that may wait, then another with its result on the loop.
+    func run<T: Sendable>(
+        on loop: any EventLoop, _ body: @escaping @Sendable (TileStore) throws -> T,
+        then finish: @escaping @Sendable (Result<T, any Error>) -> Void
+    ) {
+        let store = store
+        threads.submit { state in
+            let result = Result { () throws -> T in
+                guard state == .active else { throw UpstreamFailure.cancelled }
+                return try body(store)
+            }
+            loop.execute { finish(result) }
+        }
+    }
+
+    /// Ends once everything that was asked for is done.
+    func shutdown() async throws { try await threads.shutdownGracefully() }
+}
+
+/// What is written to the store about one response; carried out on a thread that may wait.
+enum StoreJob: Sendable {
+    /// A response, with the marker that leads to it if it varies.
+    case put(primary: TileKey, OriginDecision.StoreIntent, HTTPResponse.Status, body: Data?, request: HTTPFields)
+    /// A response that was confirmed.
+    case refresh(Candidate, TileMetadata)
+    /// Responses that must not be used again.
+    case remove([TileKey])
+
+    /// Carries it out.
+    func perform(_ store: TileStore, _ keys: ResourceKeys) throws {
+        switch self {
+        case .put(let primary, let intent, let status, let body, let request):
+            try Self.put(primary, intent, status, body, request, store, keys)
+        case .refresh(let candidate, let metadata):
+            let version = EntryVersion(candidate.tile.entry)
+            _ = try store.refresh(candidate.key, from: version, metadata: metadata)
+        case .remove(let gone): _ = try store.remove(gone, includingPinned: true)
+        }
+    }
+
+    private static func put(
+        _ primary: TileKey, _ intent: OriginDecision.StoreIntent, _ status: HTTPResponse.Status, _ body: Data?,
+        _ request: HTTPFields, _ store: TileStore, _ keys: ResourceKeys
+    ) throws {
+        let metadata = TileProxyServer.entry(status: status, fields: intent.fields, freshness: intent.freshness)
+        guard !intent.vary.isEmpty else {
+            try store.put(body, for: primary, metadata: metadata)
+            return
+        }
+        let known = try store.entry(for: primary).flatMap { VaryMarker($0.metadata) }
+        let marker = known?.adding(intent.vary) ?? VaryMarker(sets: [intent.vary], epoch: newEpoch())
+        guard let variant = keys.variant(of: primary, intent.vary, epoch: marker.epoch, for: request) else { return }
+        var puts = [TilePut(key: variant, data: body, metadata: metadata)]
+        if marker != known {
+            let now = intent.freshness.storedAt
+            puts.append(TilePut(key: primary, data: nil, metadata: marker.metadata(at: now)))
+        }
+        try store.put(puts)
+    }
+
+    private static func newEpoch() -> String { String(UInt64.random(in: 0...UInt64.max), radix: 36) }
+}

@@ -1,0 +1,30 @@
+public import NIOCore
+
+/// What a client may take of the server: everything has a bound.
+public struct ServerLimits: Sendable {
+    /// Bytes of a request's head: request line and fields.
+    public var headBytes = 32 << 10
+    /// Fields of a request's head, and of its trailers.
+    public var fieldCount = 128
+    /// Bytes of a request's target.
+    public var targetBytes = 8 << 10
+    /// Bytes of a request's body; a larger one is refused with 413.
+    public var bodyBytes: Int64 = 1 << 30
+    /// Connections at once; one more is closed as it comes.
+    public var connections = 16384
+    /// How long a connection may wait for its next request.
+    public var idle = TimeAmount.seconds(75)
+    /// How long a request's head may take from its first byte.
+    public var head = TimeAmount.seconds(15)
+    /// How long a request's body may pause.
+    public var bodyStall = TimeAmount.seconds(30)
+    /// The slowest that a body may come, in bytes a second, once ``bodyStall`` has passed.
+    public var bodyRate = 512
+    /// How long a client may leave what is sent to it unread.
+    public var writeStall = TimeAmount.seconds(60)
+    /// How often connections are looked at for the times above.
+    public var sweep = TimeAmount.seconds(1)
+
+    /// The defaults.
+    public init() {}
+}

@@ -1,0 +1,34 @@
+package import NIOCore
+
+/// Counts and logs every request when it is over.
+package final class RequestObserver: ExchangeObserver {
+    private let statistics: Statistics
+    private let log: AccessLog?
+    private let isGeneric: @Sendable (RequestHead) -> Bool
+
+    /// - Parameter isGeneric: Whether a request went to the generic routes, which keep no figures of their own.
+    package init(
+        statistics: Statistics, log: AccessLog?, isGeneric: @escaping @Sendable (RequestHead) -> Bool
+    ) {
+        self.statistics = statistics
+        self.log = log
+        self.isGeneric = isGeneric
+    }
+
+    package func finished(
+        _ request: RequestHead, from client: SocketAddress?, _ answered: Answered, took: TimeAmount
+    ) {
+        if isGeneric(request) {
+            statistics.other(answered.cache, status: answered.status, bytes: answered.bodyBytes)
+        }
+        log?.add(
+            AccessLine(
+                client: client?.ipAddress ?? "-", time: LoopTime.system(), method: request.methodText,
+                path: request.path, isHTTP11: request.isHTTP11, status: answered.status, bytes: answered.bodyBytes,
+                referrer: log == nil ? nil : request.fields.first(named: "referer"),
+                agent: log == nil ? nil : request.fields.first(named: "user-agent"), cache: answered.cache.rawValue,
+                microseconds: Int(clamping: took.nanoseconds / 1000)))
+    }
+
+    package func refused(status: Int, from client: SocketAddress?) { statistics.countRefusedMessage() }
+}

@@ -1,0 +1,40 @@
+import NIOCore
+import TileCache
+import TileStore
+
+/// What the page and the operator's routes share over all event loops.
+package final class AdminService: Sendable {
+    let tiles: TileService
+    let figures: CacheFigures
+    let statistics: Statistics
+    let leaflet: LeafletFiles?
+    /// The page as it is at the root, and as it is below `/_tileproxy/`.
+    let rootPage: MapPage?
+    let ownPage: MapPage?
+    let hasMetrics: Bool
+    /// Whether the root is the page's; else it belongs to an upstream.
+    let ownsRoot: Bool
+    private let stopping = Locked(false)
+
+    package init(
+        tiles: TileService, figures: CacheFigures, statistics: Statistics, configuration: ProxyConfiguration
+    ) {
+        self.tiles = tiles
+        self.figures = figures
+        self.statistics = statistics
+        hasMetrics = configuration.hasMetrics
+        ownsRoot = !configuration.routes.contains { $0.prefix.isEmpty }
+        leaflet = configuration.hasPage ? LeafletFiles(folder: configuration.leaflet) : nil
+        let place: MapPage.Leaflet = leaflet == nil ? .network : .own
+        let hasPage = configuration.hasPage
+        rootPage = hasPage ? MapPage(leaflet: place, own: "_tileproxy/", root: "") : nil
+        ownPage = hasPage ? MapPage(leaflet: place, own: "", root: "../") : nil
+    }
+
+    /// From now on the server says that it is not healthy, so that whoever spreads the load looks elsewhere.
+    package func isStopping() { stopping.withLock { $0 = true } }
+    var isGoingDown: Bool { stopping.withLock { $0 } }
+
+    /// What this process has evicted.
+    var evicted: RemovalReport { tiles.cache.store.evictedHere }
+}

@@ -1,0 +1,149 @@
+import Logging
+import NIOConcurrencyHelpers
+import NIOCore
+import NIOPosix
+import TileCache
+import TileCacheNIO
+import TileStore
+
+/// The parts of a running proxy, put together.
+final class Parts: Sendable {
+    let configuration: ProxyConfiguration
+    let tiles: TileService
+    let admin: AdminService
+    let generic: GenericCache
+    let statistics: Statistics
+    let log: AccessLog?
+    private let transport: AsyncHTTPClientTransport
+    private let group: MultiThreadedEventLoopGroup
+    private let logger: Logger
+    /// The responder of each loop, to be touched there alone.
+    private let responders = Locked<[NIOLoopBound<ProxyResponder>]>([])
+
+    init(
+        _ configuration: ProxyConfiguration, _ table: SourceTable, _ store: TileStore,
+        _ group: MultiThreadedEventLoopGroup, _ log: AccessLog?, _ logger: Logger
+    ) throws {
+        self.configuration = configuration
+        self.group = group
+        self.log = log
+        self.logger = logger
+        statistics = Statistics(startedAt: CacheClock.system.now())
+        var client = AsyncHTTPClientTransport.Configuration()
+        client.connectionsPerHost = configuration.limits.requestsPerHost
+        transport = AsyncHTTPClientTransport(configuration: client, eventLoopGroup: group)
+        tiles = TileService(
+            table, store: store, base: transport, statistics: statistics, configuration: configuration, logger: logger)
+        admin = AdminService(
+            tiles: tiles, figures: CacheFigures(store: store), statistics: statistics, configuration: configuration)
+        var settings = GenericSettings()
+        settings.logger = logger
+        do { generic = try GenericCache(routes: configuration.routes, store: store, settings: settings) } catch {
+            throw ProxyService.Failure(status: 74, message: "TLS cannot be set up: \(error)")
+        }
+    }
+
+    /// Begins to listen.
+    func start() async throws -> HTTPServer {
+        var server = HTTPServer.Configuration()
+        server.host = configuration.host
+        server.port = configuration.port
+        server.logger = logger
+        server.limits = ServerLimits(configuration.limits)
+        let (ownsRoot, tiles) = (admin.ownsRoot, tiles)
+        if log != nil || !configuration.routes.isEmpty {
+            server.observer = RequestObserver(statistics: statistics, log: log) {
+                ProxyResponder.isGeneric($0, hasSources: !tiles.table.sources.isEmpty, ownsRoot: ownsRoot)
+            }
+        }
+        let hasRoutes = !configuration.routes.isEmpty
+        let threads = configuration.threads
+        return try await HTTPServer.start(server, on: group) { [self] loop, time in
+            let responder = ProxyResponder(
+                tiles: TileResponder(tiles, loop: loop, time: time, preparedBytes: (16 << 20) / threads),
+                admin: AdminResponder(admin, loop: loop, time: time),
+                generic: hasRoutes ? GenericProxy(generic, loop: loop, time: time) : nil)
+            let bound = NIOLoopBound(responder, eventLoop: loop)
+            responders.withLock { $0.append(bound) }
+            return responder
+        }
+    }
+
+    /// Puts other sources in place on every loop.
+    func adopt(_ table: SourceTable) {
+        tiles.adopt(table)
+        for responder in responders.withLock({ $0 }) {
+            responder.eventLoop.execute { responder.value.adopt(table) }
+        }
+    }
+
+    /// Waits for what is under way, and closes everything but the store.
+    func shutdown() async throws {
+        try await generic.shutdown()
+        await transport.shutdown()
+        try await admin.figures.shutdown()
+    }
+}
+
+extension ServerLimits {
+    fileprivate init(_ limits: ProxyConfiguration.Limits) {
+        self.init()
+        connections = limits.connections
+        headBytes = limits.headBytes
+        bodyBytes = Int64(limits.bodyBytes)
+        idle = TimeAmount(limits.idle)
+        head = TimeAmount(limits.requestHead)
+    }
+}
+
+/// Reads the configuration again when asked, and swaps in what can be changed while it runs.
+final class Reloader: Sendable {
+    private let parts: Parts
+    private let current: Locked<ProxyConfiguration>
+    private let read: @Sendable () throws(ConfigError) -> ProxyConfiguration
+    private let logger: Logger
+
+    init(
+        _ parts: Parts, _ configuration: ProxyConfiguration,
+        _ read: @escaping @Sendable () throws(ConfigError) -> ProxyConfiguration, _ logger: Logger
+    ) {
+        self.parts = parts
+        current = Locked(configuration)
+        self.read = read
+        self.logger = logger
+    }
+
+    /// Reads and swaps; on an error everything stays as it was.
+    func reload() {
+        do throws(ConfigError) {
+            try parts.log?.reopen()
+            let new = try read()
+            let table = try SourceTable(new)
+            let old = current.withLock { $0 }
+            for key in new.needingRestart(from: old) {
+                logger.warning("a change needs a new start", metadata: ["key": "\(key)"])
+            }
+            parts.adopt(table)
+            changeLimits(new, old)
+            // What needs a new start stays as it is, so that the next reload says it again.
+            var kept = old
+            kept.sources = new.sources
+            kept.publicURL = new.publicURL
+            kept.capacity = new.capacity
+            kept.entries = new.entries
+            current.withLock { $0 = kept }
+            parts.statistics.countReload(ok: true)
+            logger.notice("configuration read again", metadata: ["sources": "\(new.sources.map(\.name))"])
+        } catch {
+            parts.statistics.countReload(ok: false)
+            logger.error("the configuration stays as it was", metadata: ["error": "\(error)"])
+        }
+    }
+
+    private func changeLimits(_ new: ProxyConfiguration, _ old: ProxyConfiguration) {
+        guard new.capacity != old.capacity || new.entries != old.entries, let capacity = new.capacity else { return }
+        do {
+            try parts.tiles.cache.store.setLimits(StoreLimits(capacity: capacity, entryLimit: new.entries))
+        } catch { logger.error("the limits could not be set", metadata: ["error": "\(error)"]) }
+    }
+}

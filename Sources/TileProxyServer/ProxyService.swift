@@ -1,0 +1,132 @@
+import Dispatch
+package import Logging
+import NIOCore
+import NIOPosix
+import TileCache
+import TileCacheNIO
+import TileStore
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// The whole proxy as one runs it: opens the cache, serves until a signal, and goes down in order.
+package struct ProxyService: Sendable {
+    /// Why it could not run, with the exit status that says so.
+    package struct Failure: Error {
+        package let status: Int32
+        package let message: String
+    }
+
+    private let configuration: ProxyConfiguration
+    private let read: @Sendable () throws(ConfigError) -> ProxyConfiguration
+    private let logger: Logger
+
+    /// - Parameters:
+    ///   - configuration: What to begin with.
+    ///   - logger: For what an operator should know.
+    ///   - read: Reads the configuration again, on SIGHUP.
+    package init(
+        _ configuration: ProxyConfiguration, logger: Logger,
+        rereading read: @escaping @Sendable () throws(ConfigError) -> ProxyConfiguration
+    ) {
+        self.configuration = configuration
+        self.logger = logger
+        self.read = read
+    }
+
+    /// Runs until SIGTERM or SIGINT.
+    ///
+    /// - Throws: ``Failure`` if it cannot start, or cannot close the cache.
+    package func run() async throws {
+        raiseDescriptorLimit()
+        let table: SourceTable
+        let log: AccessLog?
+        do throws(ConfigError) {
+            table = try SourceTable(configuration)
+            log = try configuration.accessLog.map { wanted throws(ConfigError) in try AccessLog(wanted) }
+        } catch { throw Failure(status: 64, message: error.description) }
+        let store = try openStore()
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: configuration.threads)
+        let parts = try Parts(configuration, table, store, group, log, logger)
+        let running: HTTPServer
+        do { running = try await parts.start() } catch {
+            throw Failure(
+                status: 74, message: "cannot listen on \(configuration.host):\(configuration.port): \(error)")
+        }
+        logger.notice(
+            "listening",
+            metadata: [
+                "address": "\(running.address)", "cache": "\(configuration.cache ?? "")",
+                "sources": "\(configuration.sources.map(\.name))", "upstreams": "\(configuration.routes.map(\.prefix))",
+                "leaflet": "\(parts.admin.leaflet == nil ? "from unpkg.com" : "local")",
+            ])
+        let reloader = Reloader(parts, configuration, read, logger)
+        await untilAskedToStop { reloader.reload() }
+        logger.notice("stopping")
+        parts.admin.isStopping()
+        try await running.shutdown()
+        try await parts.shutdown()
+        do { try parts.tiles.cache.close() } catch let error as StoreError {
+            throw Failure(status: 74, message: error.message)
+        }
+        try await group.shutdownGracefully()
+        log?.close()
+    }
+
+    private func openStore() throws -> TileStore {
+        var settings = StoreConfiguration()
+        settings.capacity = configuration.capacity
+        settings.entryLimit = configuration.entries
+        settings.memoryTierBytes = configuration.memoryBytes
+        settings.durability = configuration.isDurable ? .durable : .relaxed
+        do { return try TileStore(at: configuration.cache ?? "", configuration: settings) } catch {
+            guard let error = error as? StoreError else { throw error }
+            throw Failure(status: error.code == .noSuchCache ? 66 : 74, message: error.message)
+        }
+    }
+
+    /// Waits for SIGTERM or SIGINT, and calls the body on SIGHUP; a second signal to stop ends the process at once.
+    private func untilAskedToStop(reload: @escaping @Sendable () -> Void) async {
+        let signals = [SIGTERM, SIGINT, SIGHUP]
+        for number in signals { signal(number, SIG_IGN) }
+        let queue = DispatchQueue(label: "signals")
+        await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
+            let sources = signals.map { DispatchSource.makeSignalSource(signal: $0, queue: queue) }
+            let first = Locked<CheckedContinuation<Void, Never>?>(continuation)
+            for (number, source) in zip(signals, sources) {
+                source.setEventHandler {
+                    guard number != SIGHUP else {
+                        reload()
+                        return
+                    }
+                    let waiting = first.withLock { waiting in
+                        defer { waiting = nil }
+                        return waiting
+                    }
+                    for source in sources { source.cancel() }
+                    for number in signals { signal(number, number == SIGHUP ? SIG_IGN : SIG_DFL) }
+                    waiting?.resume()
+                }
+                source.resume()
+            }
+        }
+    }
+
+    /// Takes as many descriptors as the system lets it have: each connection is one.
+    private func raiseDescriptorLimit() {
+        var limit = rlimit()
+        #if canImport(Glibc)
+        let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
+        #else
+        let resource = RLIMIT_NOFILE
+        #endif
+        guard getrlimit(resource, &limit) == 0, limit.rlim_cur < limit.rlim_max else { return }
+        limit.rlim_cur = limit.rlim_max
+        setrlimit(resource, &limit)
+    }
+}

@@ -1,0 +1,139 @@
+import HTTPTypes
+import TileCache
+package import TileStore
+
+/// A source with everything that is decided once about it: what of it is served, and what its answers say.
+package final class ServedSource: Sendable {
+    /// As the operator described it.
+    package let configuration: SourceConfiguration
+    /// As the library asks it.
+    let tiles: TileSource
+    /// Its place among the sources.
+    let index: Int
+    /// The file extensions that its routes take; empty for any.
+    let formats: [[UInt8]]
+    /// The value of `Access-Control-Allow-Origin`.
+    let allowedOrigin: String?
+    /// The media type where the server says none.
+    let fallbackType: String
+    /// Whether its tiles differ by their scale.
+    let usesScale: Bool
+    private let nameBytes: [UInt8]
+    /// By zoom, if there is a box.
+    private let spans: [[TileSpan]]
+
+    /// Prepares a source.
+    ///
+    /// - Throws: ``ConfigError``.
+    init(_ configuration: SourceConfiguration, index: Int) throws(ConfigError) {
+        self.configuration = configuration
+        self.index = index
+        func fail(_ message: String) -> ConfigError {
+            ConfigError(place: "configuration", key: "sources.\(configuration.name)", message)
+        }
+        var tiles = try configuration.source(or: fail)
+        tiles.prepare = { request, key in request.headerFields[.tileKey] = key.description }
+        self.tiles = tiles
+        usesScale = tiles.template.usesScale
+        nameBytes = Array(configuration.name.description.utf8)
+        let format = configuration.format ?? Self.format(of: configuration.template)
+        formats = format.map { Self.spellings(of: $0).map { Array($0.utf8) } } ?? []
+        fallbackType = Self.mediaType(ofFormat: format, configuration.kind)
+        switch configuration.sharing {
+        case .all: allowedOrigin = "*"
+        case .none: allowedOrigin = nil
+        case .origin(let origin): allowedOrigin = origin
+        }
+        do {
+            spans = try configuration.box.map { box in try (0...28).map { try box.spans(zoom: $0) } } ?? []
+        } catch { throw fail("its box cannot be used: \(error)") }
+    }
+
+    /// Its name.
+    package var name: SourceName { configuration.name }
+
+    @inline(__always)
+    func isNamed(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        bytes.count == nameBytes.count && nameBytes.withUnsafeBytes { $0.elementsEqual(bytes) }
+    }
+
+    /// Whether a tile is within the zooms and the box.
+    @inline(__always)
+    func covers(z: Int, x: Int, y: Int) -> Bool {
+        guard tiles.zooms.contains(z), x < 1 << z, y < 1 << z else { return false }
+        return spans.isEmpty || spans[z].contains { $0.contains(z: z, x: x, y: y) }
+    }
+
+    /// Whether the route takes a file extension.
+    @inline(__always)
+    func takes(format: UnsafeRawBufferPointer) -> Bool {
+        formats.isEmpty || formats.contains { $0.count == format.count && $0.elementsEqual(format) }
+    }
+
+    // MARK: Formats
+
+    /// The extension that a template ends with, before its query.
+    static func format(of template: String) -> String? {
+        let path = template.prefix { $0 != "?" }
+        guard let dot = path.lastIndex(of: "."), path[dot...].firstIndex(of: "/") == nil else { return nil }
+        let text = path[path.index(after: dot)...]
+        guard (2...5).contains(text.utf8.count), text.utf8.allSatisfy(isExtensionByte) else { return nil }
+        return String(text)
+    }
+
+    /// An extension and its other spelling.
+    private static func spellings(of format: String) -> [String] {
+        for pair in [["jpg", "jpeg"], ["pbf", "mvt"], ["json", "geojson"]] where pair.contains(format) { return pair }
+        return [format]
+    }
+
+    /// The media type of files with an extension.
+    static func mediaType(ofFormat format: String?, _ kind: TileKind) -> String {
+        switch format ?? "" {
+        case "png": return "image/png"
+        case "jpg", "jpeg": return "image/jpeg"
+        case "webp": return "image/webp"
+        case "avif": return "image/avif"
+        case "gif": return "image/gif"
+        case "svg": return "image/svg+xml"
+        case "pbf", "mvt": return "application/vnd.mapbox-vector-tile"
+        case "json": return "application/json"
+        case "geojson": return "application/geo+json"
+        default: break
+        }
+        switch kind {
+        case .vector: return "application/vnd.mapbox-vector-tile"
+        case .json: return "application/json"
+        case .image, .any: return "application/octet-stream"
+        }
+    }
+}
+
+/// All sources at one time: a value that is swapped as a whole when the configuration is read again.
+package struct SourceTable: Sendable {
+    package let sources: [ServedSource]
+    /// How clients reach this server, if the operator has said so.
+    package let publicURL: String?
+
+    /// Prepares all sources of a configuration.
+    ///
+    /// - Throws: ``ConfigError``.
+    package init(_ configuration: ProxyConfiguration) throws(ConfigError) {
+        var sources: [ServedSource] = []
+        for (index, source) in configuration.sources.enumerated() {
+            sources.append(try ServedSource(source, index: index))
+        }
+        self.sources = sources
+        publicURL = configuration.publicURL
+    }
+
+    /// The source with a name.
+    @inline(__always)
+    func source(named bytes: UnsafeRawBufferPointer) -> ServedSource? {
+        for source in sources where source.isNamed(bytes) { return source }
+        return nil
+    }
+
+    /// The source with a name.
+    func source(named name: String) -> ServedSource? { sources.first { $0.name.description == name } }
+}

@@ -1,0 +1,200 @@
+import HTTPCaching
+import HTTPTypes
+import Logging
+import TileCache
+import TileStore
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// One tile that could not be answered at once: asks the cache, and makes the answer, off the event loop.
+struct TileFetch: Sendable {
+    let service: TileService
+    let source: ServedSource
+    let key: TileKey
+    let request: TileRequest
+
+    /// The answer, and the header block for the next one.
+    struct Outcome: Sendable {
+        var reply: TileReply
+        var block: Handed?
+    }
+
+    /// A block on its way to the loop that will own it.
+    struct Handed: @unchecked Sendable {
+        // Nobody else has it: it is made here and given away.
+        let value: PreparedTiles.Block
+    }
+
+    func run(_ now: HTTPDate) async -> Outcome {
+        if source.configuration.isLocal { return await local(now) }
+        do {
+            let known = try service.cache.store.entry(for: key)
+            if request.onlyIfCached { return try await cached(known, now) }
+            guard let tile = try await service.cache.tile(source.tiles, key) else {
+                return failure(504, "The tile is not there.", .miss)
+            }
+            return try outcome(tile, wasKnown: known != nil, now)
+        } catch {
+            return failure(error)
+        }
+    }
+
+    /// Answers `only-if-cached`: what is fresh, or 504 (RFC 9111 §5.2.1.7).
+    private func cached(_ known: TileEntry?, _ now: HTTPDate) async throws -> Outcome {
+        guard let known, StoredFreshness(known.metadata).isFresh(at: now), !known.metadata.response.noCache,
+            let tile = try await service.cache.tile(source.tiles, key, mode: .cacheOnly)
+        else { return failure(504, "The tile is not in the cache, or is stale.", .miss) }
+        return try outcome(tile, wasKnown: true, now)
+    }
+
+    private func outcome(_ tile: CachedTile, wasKnown: Bool, _ now: HTTPDate) throws -> Outcome {
+        // The entry tells more than the tile, as long as it is the same one.
+        let entry = try service.cache.store.entry(for: key).flatMap { entry -> TileEntry? in
+            let metadata = entry.metadata
+            let isSame =
+                metadata.etag == tile.etag && metadata.expires == tile.freshUntil
+                && metadata.lastModified == tile.lastModified && entry.size == (tile.data?.count ?? 0)
+            return isSame ? entry : nil
+        }
+        var status = CacheStatus(cache: "tileproxy")
+        let result: Answered.CacheResult
+        let metadata = entry?.metadata ?? Self.metadata(of: tile, now)
+        status.timeToLive = Int(clamping: tile.freshUntil.seconds &- now.seconds)
+        switch tile.origin {
+        case .memory, .disk, .overzoomed:
+            status.hit = true
+            result = .hit
+        case .stale(.error):
+            status.forward = .stale
+            status.detail = "the origin failed"
+            result = .stale
+        case .stale:
+            status.hit = true
+            result = .stale
+        case .revalidated:
+            status.forward = .stale
+            status.forwardStatus = 304
+            status.stored = entry != nil
+            result = .revalidated
+        case .network:
+            status.forward = wasKnown ? .stale : .uriMiss
+            status.forwardStatus = tile.status
+            status.stored = entry != nil
+            result = .miss
+        }
+        let served = ServedTile(
+            data: tile.data, metadata: metadata, blob: nil, status: status, result: result,
+            mayBeKept: entry != nil || result == .hit || result == .stale)
+        let reply = TileReply(served, of: source, to: request, now: now, boundary: Self.boundary())
+        let block = entry.flatMap { Self.block(key, $0, source) }.map(Handed.init)
+        return Outcome(reply: reply, block: block)
+    }
+
+    private static func metadata(of tile: CachedTile, _ now: HTTPDate) -> TileMetadata {
+        TileMetadata(
+            response: ResponseFields(
+                status: tile.status, mediaType: tile.mediaType, contentEncoding: tile.contentEncoding),
+            etag: tile.etag, lastModified: tile.lastModified, storedAt: Timestamp(seconds: now.seconds),
+            expires: tile.freshUntil)
+    }
+
+    // MARK: Files
+
+    /// How long clients keep a tile that is a file of this machine, before they ask whether it has changed.
+    static let localLifetime: Int64 = 60
+
+    private func local(_ now: HTTPDate) async -> Outcome {
+        do {
+            guard let tile = try await service.cache.tile(source.tiles, key, mode: .serverOnly) else {
+                return failure(404, "There is no such tile.", .none)
+            }
+            var metadata = Self.metadata(of: tile, now)
+            metadata.expires = metadata.storedAt.adding(seconds: Self.localLifetime)
+            var status = CacheStatus(cache: "tileproxy")
+            status.forward = .bypass
+            status.detail = "a file"
+            let served = ServedTile(data: tile.data, metadata: metadata, blob: nil, status: status, result: .bypass)
+            return Outcome(
+                reply: TileReply(served, of: source, to: request, now: now, boundary: Self.boundary()), block: nil)
+        } catch { return failure(error) }
+    }
+
+    // MARK: Failures
+
+    private func failure(_ error: any Error) -> Outcome {
+        guard let error = error as? TileCacheError else {
+            if !(error is CancellationError) {
+                service.logger.error("the cache failed", metadata: ["key": "\(key)", "error": "\(error)"])
+            }
+            return failure(500, "The cache failed; see the log.", .miss)
+        }
+        // Those that only wait for a server that has failed say nothing new, and may be many.
+        service.logger.log(
+            level: error.code == .waiting ? .debug : .info,
+            "no tile", metadata: ["key": "\(key)", "code": "\(error.code)", "error": "\(error.message)"])
+        let wait = error.retryAfter.map { Int(clamping: max(1, $0.components.seconds)) }
+        switch error.code {
+        case .outOfBounds: return failure(404, "The source has no tiles there.", .none)
+        case .noAnswer:
+            let isTimeout = (error.cause as? TransportError)?.code == .timeout
+            return failure(isTimeout ? 504 : 502, "The tile server gives no answer.", .miss, retryAfter: wait)
+        case .waiting:
+            return failure(504, "The tile server has failed; it is left alone for a while.", .miss, retryAfter: wait)
+        case .badStatus:
+            let status = error.status.map { " (\($0))" } ?? ""
+            return failure(502, "The tile server answers with an error\(status).", .miss, retryAfter: wait)
+        case .badBody: return failure(502, "The tile server sent something that is no tile.", .miss)
+        default: return failure(502, "The tile cannot be had from the tile server.", .miss)
+        }
+    }
+
+    private func failure(
+        _ status: Int, _ words: String, _ result: Answered.CacheResult, retryAfter: Int? = nil
+    ) -> Outcome {
+        var cacheStatus = CacheStatus(cache: "tileproxy")
+        cacheStatus.forward = status == 404 ? nil : .uriMiss
+        cacheStatus.detail = status == 404 ? "outside" : "no tile"
+        var reply = TileReply(
+            status, words, allowedOrigin: source.allowedOrigin, cacheStatus: cacheStatus, retryAfter: retryAfter)
+        reply.result = result
+        return Outcome(reply: reply, block: nil)
+    }
+
+    // MARK: Header blocks
+
+    /// A random text that parts several ranges.
+    static func boundary() -> String { String(UInt64.random(in: 0...UInt64.max), radix: 36) }
+
+    /// The header block of an entry, if it is one that many requests can share.
+    static func block(_ key: TileKey, _ entry: TileEntry, _ source: ServedSource) -> PreparedTiles.Block? {
+        let metadata = entry.metadata
+        guard entry.blob != nil, metadata.response.status == 200, !metadata.response.noCache,
+            let type = metadata.response.mediaType
+        else { return nil }
+        let coding = metadata.response.contentEncoding
+        // Vector tiles that do not say how they are coded have to be looked at.
+        guard coding == nil && source.configuration.kind != .vector || coding == "gzip" else { return nil }
+        let tag = TileFields.tag(metadata, blob: entry.blob, isDecoded: false)
+        let common = TileFields.common(
+            metadata, tag: tag, varies: coding != nil, mayBeKept: true, allowedOrigin: source.allowedOrigin)
+        var content = lines(TileFields.content(type: type, coding: coding))
+        content += Array("Content-Length: \(entry.size)\r\n".utf8)
+        return PreparedTiles.Block(
+            key: key, entry: entry, common: lines(common), content: content, tag: Array((tag ?? "").utf8),
+            needsGzip: coding != nil)
+    }
+
+    private static func lines(_ fields: HTTPFields) -> [UInt8] {
+        var bytes: [UInt8] = []
+        for field in fields {
+            bytes += Array(field.name.rawName.utf8) + [58, 32]
+            field.withUnsafeBytesOfValue { bytes += Array($0) }
+            bytes += [13, 10]
+        }
+        return bytes
+    }
+}

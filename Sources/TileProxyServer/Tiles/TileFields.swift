@@ -1,0 +1,108 @@
+import HTTPCaching
+import HTTPTypes
+import TileStore
+
+/// What an answer about a tile says in its header: pure functions over what is stored.
+///
+/// Nothing of the origin's header is passed on as it came: `Set-Cookie`, `Vary` and `Access-Control-*` of a tile server
+/// mean nothing here, and could poison what others get.
+enum TileFields {
+    /// The fields that a 200 and a 304 share, without `Age` and `Cache-Status`, which change from answer to answer.
+    static func common(
+        _ metadata: TileMetadata, tag: String?, varies: Bool, mayBeKept: Bool, allowedOrigin: String?
+    ) -> HTTPFields {
+        var fields = HTTPFields()
+        fields[.cacheControl] = mayBeKept ? cacheControl(metadata) : "no-store"
+        fields[.eTag] = tag
+        if let modified = metadata.lastModified {
+            fields[.lastModified] = HTTPDate(seconds: modified.seconds).description
+        }
+        if varies { fields[.vary] = "Accept-Encoding" }
+        fields[.accessControlAllowOrigin] = allowedOrigin
+        return fields
+    }
+
+    /// The fields that describe the bytes.
+    static func content(type: String, coding: String?) -> HTTPFields {
+        var fields = HTTPFields()
+        fields[.contentType] = HTTPField.isValidValue(type) ? type : "application/octet-stream"
+        fields[.contentEncoding] = coding
+        fields[.acceptRanges] = "bytes"
+        fields[.xContentTypeOptions] = "nosniff"
+        // What could hold a script is a picture here and nothing else, should anybody open it as a page.
+        if runsScripts(type) {
+            fields[.contentSecurityPolicy] = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+        }
+        return fields
+    }
+
+    private static func runsScripts(_ type: String) -> Bool {
+        let type = type.lowercased()
+        return type.contains("xml") || type.contains("html") || type.contains("svg")
+    }
+
+    /// `Cache-Control`, such that a client that subtracts `Age`, as it must (RFC 9111 §4.2), comes out with exactly the
+    /// lifetime that is left here.
+    ///
+    /// So `max-age` is the whole lifetime, counted from when the answer was made, and stays the same for as long as the
+    /// entry does.
+    static func cacheControl(_ metadata: TileMetadata) -> String {
+        let response = metadata.response
+        let whole = lifetime(metadata)
+        let stated = response.headers.first { $0.name.lowercased() == "cache-control" }.map {
+            CacheControl($0.value)
+        }
+        var text = "public, "
+        if let stated, stated.sharedMaxAge != nil, let own = stated.maxAge, own < whole {
+            // The origin wants browsers to come back sooner than shared caches.
+            text += "max-age=\(max(0, own)), s-maxage=\(whole)"
+        } else {
+            text += "max-age=\(whole)"
+        }
+        if response.noCache { text += ", no-cache" }
+        if response.mustRevalidate { text += ", must-revalidate" }
+        if response.staleWhileRevalidate > 0 { text += ", stale-while-revalidate=\(response.staleWhileRevalidate)" }
+        if response.staleIfError > 0 { text += ", stale-if-error=\(response.staleIfError)" }
+        if stated?.immutable == true { text += ", immutable" }
+        return text
+    }
+
+    /// The lifetime of an entry from when its answer was made by the origin.
+    static func lifetime(_ metadata: TileMetadata) -> Int {
+        let left = metadata.expires.seconds &- metadata.storedAt.seconds
+        return Int(max(0, min(left &+ Int64(max(0, metadata.initialAge)), Int64(Int32.max))))
+    }
+
+    /// How old the answer is (RFC 9111 §4.2.3).
+    static func age(_ metadata: TileMetadata, now: HTTPDate) -> Int {
+        StoredFreshness(metadata).age(at: now)
+    }
+
+    /// The entity tag: the origin's, else one made of the bytes; another one for bytes that were decoded here.
+    static func tag(_ metadata: TileMetadata, blob: BlobDigest?, isDecoded: Bool) -> String? {
+        if let tag = metadata.etag, HTTPField.isValidValue(tag) {
+            guard isDecoded else { return tag }
+            if tag.hasSuffix("\""), tag.utf8.count > 2 { return tag.dropLast() + "-identity\"" }
+        }
+        guard let blob else { return nil }
+        return "\"" + blob.description.prefix(32) + (isDecoded ? "-identity\"" : "\"")
+    }
+}
+
+extension StoredFreshness {
+    /// The numbers of a stored tile.
+    @inline(__always)
+    init(_ metadata: TileMetadata) {
+        self.init(
+            storedAt: HTTPDate(seconds: metadata.storedAt.seconds), initialAge: metadata.initialAge,
+            expires: HTTPDate(seconds: metadata.expires.seconds))
+    }
+}
+
+extension HTTPField.Name {
+    /// Tells the transport which tile a request is for; never sent.
+    static let tileKey: HTTPField.Name = {
+        guard let name = HTTPField.Name("X-Tileproxy-Key") else { preconditionFailure("no token") }
+        return name
+    }()
+}

@@ -1,0 +1,270 @@
+import HTTPCaching
+import HTTPTypes
+package import NIOCore
+import TileCache
+import TileStore
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Answers `/tiles/` on one event loop: hits at once, everything else through the cache and back.
+package final class TileResponder {
+    private let service: TileService
+    private let store: TileStore
+    private let loop: any EventLoop
+    private let time: LoopTime
+    private var table: SourceTable
+    private var stripes: [Statistics.Stripe]
+    private var prepared: PreparedTiles
+
+    package init(_ service: TileService, loop: any EventLoop, time: LoopTime, preparedBytes: Int = 16 << 20) {
+        self.service = service
+        self.loop = loop
+        self.time = time
+        store = service.cache.store
+        table = service.table
+        stripes = table.sources.map { service.statistics.stripe(for: $0.name, on: loop) }
+        prepared = PreparedTiles(bytes: preparedBytes)
+    }
+
+    /// Takes over sources that have changed.
+    package func adopt(_ table: SourceTable) {
+        self.table = table
+        stripes = table.sources.map { service.statistics.stripe(for: $0.name, on: loop) }
+        prepared.removeAll()
+    }
+
+    /// Whether a request is for the tile routes; without sources there are none, and `/tiles/` may be an upstream's.
+    package func owns(_ head: RequestHead) -> Bool {
+        !table.sources.isEmpty && head.withPathBytes(TileTarget.owns)
+    }
+
+    /// A tile of a source that it has.
+    private struct Found {
+        var source: ServedSource
+        var path: TilePath
+        var place: PreparedTiles.Place
+    }
+
+    private enum Lookup {
+        case tile(Found)
+        case description(ServedSource)
+        /// The source, if there is one, and why not.
+        case refused(ServedSource?, String)
+    }
+
+    @inline(__always)
+    private func look(_ path: UnsafeRawBufferPointer) -> Lookup {
+        switch TileTarget(path) {
+        case .nothing: return .refused(nil, "Tiles are at /tiles/NAME/{z}/{x}/{y}.")
+        case .description(let name):
+            guard let source = table.source(named: path.part(name.lowerBound, name.upperBound)) else {
+                return .refused(nil, "There is no such source.")
+            }
+            return .description(source)
+        case .tile(let tile):
+            let name = path.part(tile.source.lowerBound, tile.source.upperBound)
+            guard let source = table.source(named: name) else { return .refused(nil, "There is no such source.") }
+            guard source.covers(z: tile.z, x: tile.x, y: tile.y) else {
+                return .refused(source, "The source has no tiles there.")
+            }
+            if let format = tile.format, !source.takes(format: path.part(format.lowerBound, format.upperBound)) {
+                return .refused(source, "The source has no tiles of this format.")
+            }
+            let scale = source.usesScale ? tile.scale : 1
+            let place = PreparedTiles.Place(source: source.index, z: tile.z, x: tile.x, y: tile.y, scale: scale)
+            return .tile(Found(source: source, path: tile, place: place))
+        }
+    }
+
+    // MARK: At once
+
+    package func answer(
+        _ request: RequestHead, _ answering: borrowing Answering, into buffer: inout ByteBuffer
+    ) -> Answered? {
+        guard request.method == .get || request.method == .head, request.body == .none,
+            case .tile(let found) = request.withPathBytes(look), let block = prepared.find(found.place)
+        else { return nil }
+        let conditions = request.fields.present.intersection(.conditions)
+        let isRevalidation = conditions == FieldSet(.ifNoneMatch)
+        guard conditions.isEmpty || isRevalidation else { return nil }
+        if block.needsGzip, !request.fields.permitsGzip { return nil }
+        let now = time.now
+        guard block.freshness.isFresh(at: now) else { return nil }
+        // What the store cannot tell at once is for the long way, errors included.
+        guard case .some(.tile(let tile)) = try? store.readNow(block.key), block.matches(tile.entry),
+            let data = tile.data
+        else { return nil }
+        var isNotModified = false
+        if isRevalidation {
+            isNotModified =
+                request.fields.withValue(of: .ifNoneMatch) { value in
+                    value.count == block.tag.count && value.elementsEqual(block.tag)
+                } ?? false
+            guard isNotModified else { return nil }
+        }
+        let isHead = request.method == .head
+        buffer.reserveCapacity(
+            minimumWritableBytes: block.common.count + block.content.count + (isHead ? 0 : data.count) + 256)
+        if isNotModified {
+            buffer.writeStaticString("HTTP/1.1 304 Not Modified\r\n")
+        } else {
+            buffer.writeStaticString("HTTP/1.1 200 OK\r\n")
+        }
+        time.writeDate(into: &buffer)
+        buffer.writeBytes(block.common)
+        buffer.writeField("Age: ", block.freshness.age(at: now))
+        buffer.writeStaticString("Cache-Status: tileproxy; hit; ttl=")
+        buffer.writeDecimal(block.freshness.expires.seconds(since: now))
+        buffer.writeStaticString("\r\n")
+        if !isNotModified { buffer.writeBytes(block.content) }
+        answering.writeConnection(into: &buffer)
+        buffer.writeStaticString("\r\n")
+        var sent = 0
+        if !isNotModified, !isHead {
+            data.withUnsafeBytes { _ = buffer.writeBytes($0) }
+            sent = data.count
+        }
+        let status = isNotModified ? 304 : 200
+        stripes[found.source.index].add(.hit, status: status, bytes: sent)
+        return Answered(status: status, bodyBytes: sent, cache: .hit)
+    }
+
+    // MARK: In its own time
+
+    package func respond(_ exchange: Exchange) {
+        let head = exchange.head
+        let lookup = head.withPathBytes(look)
+        let source: ServedSource?
+        switch lookup {
+        case .tile(let found): source = found.source
+        case .description(let described): source = described
+        case .refused(let refused, _): source = refused
+        }
+        switch head.method {
+        case .get, .head: break
+        case .options:
+            preflight(exchange, source)
+            return
+        case .other:
+            let fields: HTTPFields = [.allow: "GET, HEAD, OPTIONS"]
+            exchange.reply(405, "Tiles can only be read.", fields: fields)
+            return
+        }
+        switch lookup {
+        case .refused(let source, let why):
+            let origin = source.map(\.allowedOrigin) ?? "*"
+            // It may be there after the next change of the configuration.
+            send(TileReply(404, why, allowedOrigin: origin, cacheStatus: nil, keepFor: 60), nil, .none, exchange)
+            if let source { stripes[source.index].add(.none, status: 404, bytes: 0) }
+        case .description(let source): describe(source, exchange)
+        case .tile(let found): tile(found, TileRequest(head), exchange)
+        }
+    }
+
+    /// Answers the question of a browser whether another site's script may ask (the Fetch standard, CORS preflight).
+    private func preflight(_ exchange: Exchange, _ source: ServedSource?) {
+        var fields: HTTPFields = [.allow: "GET, HEAD, OPTIONS"]
+        if let origin = source?.allowedOrigin {
+            fields[.accessControlAllowOrigin] = origin
+            fields[.accessControlAllowMethods] = "GET, HEAD"
+            fields[.accessControlAllowHeaders] = "Range, If-None-Match, If-Modified-Since"
+            fields[.accessControlMaxAge] = "86400"
+        }
+        exchange.reply(HTTPResponse(status: .noContent, headerFields: fields))
+    }
+
+    private func describe(_ source: ServedSource, _ exchange: Exchange) {
+        let base = table.publicURL ?? exchange.head.host.map { "http://" + $0 } ?? ""
+        let json = TileJSON(source.configuration, format: source.formats.first, base: base).text
+        var fields: HTTPFields = [.contentType: "application/json", .cacheControl: "public, max-age=60"]
+        fields[.accessControlAllowOrigin] = source.allowedOrigin
+        exchange.reply(HTTPResponse(status: .ok, headerFields: fields), body: ByteBuffer(string: json))
+    }
+
+    private func tile(_ found: Found, _ request: TileRequest, _ exchange: Exchange) {
+        let source = found.source
+        let key: TileKey
+        do {
+            key = try source.tiles.key(
+                z: found.path.z, x: found.path.x, y: found.path.y, scale: found.path.scale)
+        } catch {
+            send(TileReply(404, "No such tile.", allowedOrigin: "*", cacheStatus: nil), source, .none, exchange)
+            return
+        }
+        let now = time.now
+        if !source.configuration.isLocal, let tile = freshTile(key, now), !needsDecoding(tile, request) {
+            var status = CacheStatus(cache: "tileproxy")
+            status.hit = true
+            status.timeToLive = Int(clamping: tile.entry.metadata.expires.seconds &- now.seconds)
+            let served = ServedTile(
+                data: tile.data, metadata: tile.entry.metadata, blob: tile.entry.blob, status: status, result: .hit)
+            if let block = TileFetch.block(key, tile.entry, source) { prepared.keep(block, at: found.place) }
+            let reply = TileReply(served, of: source, to: request, now: now, boundary: TileFetch.boundary())
+            send(reply, source, reply.result, exchange)
+            return
+        }
+        fetch(key, found, request, exchange)
+    }
+
+    /// A fresh tile that can be had without waiting.
+    private func freshTile(_ key: TileKey, _ now: HTTPDate) -> StoredTile? {
+        guard case .some(.tile(let tile)) = try? store.readNow(key) else { return nil }
+        let metadata = tile.entry.metadata
+        return StoredFreshness(metadata).isFresh(at: now) && !metadata.response.noCache ? tile : nil
+    }
+
+    private func needsDecoding(_ tile: StoredTile, _ request: TileRequest) -> Bool {
+        tile.entry.metadata.response.contentEncoding != nil && !request.permitsGzip
+    }
+
+    private func fetch(_ key: TileKey, _ found: Found, _ request: TileRequest, _ exchange: Exchange) {
+        let service = service
+        let source = found.source
+        let place = found.place
+        let table = ObjectIdentifier(source)
+        let me = NIOLoopBound(self, eventLoop: loop)
+        let loop = loop
+        service.underWay.withLock { $0 += 1 }
+        let now = time.now
+        let task = Task {
+            let outcome = await TileFetch(service: service, source: source, key: key, request: request).run(now)
+            service.underWay.withLock { $0 -= 1 }
+            loop.execute {
+                let me = me.value
+                if let block = outcome.block, me.isCurrent(source, table) { me.prepared.keep(block.value, at: place) }
+                exchange.whenGone = nil
+                me.send(outcome.reply, source, outcome.reply.result, exchange)
+            }
+        }
+        exchange.whenGone = { task.cancel() }
+    }
+
+    private func isCurrent(_ source: ServedSource, _ id: ObjectIdentifier) -> Bool {
+        source.index < table.sources.count && ObjectIdentifier(table.sources[source.index]) == id
+    }
+
+    private func send(
+        _ reply: TileReply, _ source: ServedSource?, _ result: Answered.CacheResult, _ exchange: Exchange
+    ) {
+        exchange.cacheResult = result
+        let isHead = exchange.head.method == .head
+        var body = ByteBuffer()
+        if !isHead {
+            body.reserveCapacity(Int(clamping: reply.length ?? 0))
+            for part in reply.parts {
+                body.writeString(part.prefix)
+                part.bytes.withUnsafeBytes { _ = body.writeBytes($0) }
+            }
+            body.writeString(reply.suffix)
+        }
+        exchange.send(reply.response, length: reply.length)
+        exchange.send(body)
+        exchange.finish()
+        guard let source, source.index < stripes.count else { return }
+        stripes[source.index].add(result, status: reply.response.status.code, bytes: body.readableBytes)
+    }
+}

@@ -1,0 +1,64 @@
+package import Logging
+import NIOCore
+package import TileCache
+package import TileStore
+
+/// What the tile routes share over all event loops.
+package final class TileService: Sendable {
+    let cache: TileCache
+    let transport: UpstreamTransport
+    let statistics: Statistics
+    let logger: Logger
+    private let current: Locked<SourceTable>
+    let underWay = Locked(0)
+
+    /// Makes the service of some sources over a store.
+    ///
+    /// - Parameters:
+    ///   - base: What carries requests.
+    ///   - clock: For the cache, and to time origins by.
+    package init(
+        _ table: SourceTable, store: TileStore, base: any TileTransport, statistics: Statistics,
+        configuration: ProxyConfiguration = ProxyConfiguration(), clock: CacheClock = .system,
+        logger: Logger = Logger(label: "tileproxy")
+    ) {
+        self.statistics = statistics
+        self.logger = logger
+        current = Locked(table)
+        let sizes: @Sendable (TileKey) -> Int = { key in
+            // A figure for the page; what cannot be looked up counts as nothing.
+            (try? store.entry(for: key))?.size ?? 0
+        }
+        transport = UpstreamTransport(base: base, statistics: statistics, storedSize: sizes, ticks: clock.ticks)
+        transport.adopt(table)
+        var settings = TileCacheConfiguration()
+        settings.isShared = true
+        settings.requestsPerHost = configuration.limits.requestsPerHost
+        settings.userAgent = configuration.userAgent ?? "tileproxy/\(ProxyVersion.text) swift-tile-cache"
+        settings.onEvent = { event in
+            switch event {
+            case .notStored(let key, let error):
+                statistics.countNotStored()
+                logger.error("a tile could not be stored", metadata: ["key": "\(key)", "error": "\(error)"])
+            case .refreshFailed(let key, let error):
+                statistics.countRefreshFailure()
+                logger.info("a refresh failed", metadata: ["key": "\(key)", "error": "\(error)"])
+            }
+        }
+        cache = TileCache(store: store, transport: transport, configuration: settings, clock: clock)
+    }
+
+    /// The sources as they are now.
+    package var table: SourceTable { current.withLock { $0 } }
+
+    /// Puts other sources in place; event loops take them over by ``TileResponder/adopt(_:)``.
+    package func adopt(_ table: SourceTable) {
+        current.withLock { $0 = table }
+        transport.adopt(table)
+    }
+}
+
+/// The version that this program says it has.
+package enum ProxyVersion {
+    package static let text = "0.2.0"
+}

@@ -1,0 +1,73 @@
+package import HTTPTypes
+package import NIOCore
+
+/// One request to an origin and its response.
+///
+/// Belongs to its event loop and is used on it alone.
+package final class UpstreamCall {
+    let request: UpstreamRequest
+    weak var receiver: (any UpstreamReceiver)?
+    // Held until the call is over: what came before the connection broke may still have to be handed on.
+    var connection: UpstreamConnection?
+    /// Whether it was sent on a connection that had been used before.
+    var usedKeptConnection = false
+    var wasRepeated = false
+    private(set) var isOver = false
+    private(set) var requestIsComplete: Bool
+    private(set) var isPaused = false
+
+    init(_ request: UpstreamRequest, receiver: any UpstreamReceiver) {
+        self.request = request
+        self.receiver = receiver
+        requestIsComplete = request.body == .none
+    }
+
+    /// Sends a part of the request's body.
+    package func send(_ bytes: ByteBuffer) {
+        guard !isOver, let connection, bytes.readableBytes > 0 else { return }
+        connection.send(bytes, chunked: request.body == .chunked)
+    }
+
+    /// Ends the request's body.
+    package func finish(trailers: HTTPFields?) {
+        guard !isOver, !requestIsComplete else { return }
+        requestIsComplete = true
+        connection?.finishBody(chunked: request.body == .chunked, trailers: trailers)
+    }
+
+    /// Calls the body once more of the request's body can be sent.
+    package func whenWritable(_ body: @escaping () -> Void) { connection?.notifyWhenWritable(body) }
+
+    /// Stops reading the response for a while.
+    package func pause() { isPaused = true }
+
+    /// Goes on reading the response.
+    package func resume() {
+        guard isPaused else { return }
+        isPaused = false
+        connection?.resume()
+    }
+
+    /// Gives up: nothing more will be heard of it.
+    package func cancel() {
+        guard !isOver else { return }
+        isOver = true
+        receiver = nil
+        connection?.abandon()
+        connection = nil
+    }
+
+    func end(trailers: HTTPFields?) {
+        guard !isOver else { return }
+        isOver = true
+        connection = nil
+        receiver?.upstreamEnded(trailers: trailers)
+    }
+
+    func fail(_ failure: UpstreamFailure) {
+        guard !isOver else { return }
+        isOver = true
+        connection = nil
+        receiver?.upstreamFailed(failure)
+    }
+}

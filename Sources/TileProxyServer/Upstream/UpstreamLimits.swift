@@ -1,0 +1,41 @@
+package import NIOCore
+
+/// What the proxy gives an origin: time, connections, sizes.
+package struct UpstreamLimits: Sendable {
+    /// How long connecting may take, TLS included.
+    package var connect = TimeAmount.seconds(5)
+    /// How long the head of a response may take from the end of the request.
+    package var head = TimeAmount.seconds(30)
+    /// How long a body may pause.
+    package var bodyStall = TimeAmount.seconds(30)
+    /// How long a connection is kept open without use.
+    package var idle = TimeAmount.seconds(20)
+    /// Connections to one origin from one event loop.
+    package var connections = 128
+    /// Requests that wait for one of them.
+    package var waiting = 8192
+    /// Bytes of a response's head.
+    package var headBytes = 128 << 10
+    /// Fields of a response's head.
+    package var fieldCount = 512
+    /// How often connections are looked at for the times above.
+    package var sweep = TimeAmount.milliseconds(500)
+
+    package init() {}
+}
+
+/// Why an origin gave no answer, or no whole one.
+package enum UpstreamFailure: Error, Hashable, Sendable {
+    /// No connection: refused, no such host, no TLS.
+    case unreachable(String)
+    /// It took too long.
+    case timeout
+    /// The connection broke before the response's head.
+    case closed
+    /// What came is no HTTP.
+    case malformed(String)
+    /// Too many requests wait for this origin already.
+    case overloaded
+    /// The one who asked gave up.
+    case cancelled
+}

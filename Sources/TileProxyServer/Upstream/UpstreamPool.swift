@@ -1,0 +1,148 @@
+import Logging
+package import NIOCore
+import NIOPosix
+package import NIOSSL
+
+/// The connections of one event loop to one origin: kept open between requests, bounded in number.
+///
+/// Belongs to its loop and is used on it alone.
+package final class UpstreamPool {
+    private let origin: Origin
+    private let limits: UpstreamLimits
+    private let loop: any EventLoop
+    private let tls: NIOSSLContext?
+    private var idle: [UpstreamConnection] = []
+    private var all: [ObjectIdentifier: UpstreamConnection] = [:]
+    private var connecting = 0
+    private var waiting: [UpstreamCall] = []
+    private var sweeping: RepeatedTask?
+
+    /// Makes a pool; no connection is opened yet.
+    ///
+    /// - Parameter tls: For an `https` origin.
+    package init(origin: Origin, limits: UpstreamLimits, loop: any EventLoop, tls: NIOSSLContext?) {
+        self.origin = origin
+        self.limits = limits
+        self.loop = loop
+        self.tls = tls
+    }
+
+    /// Sends a request; the receiver is told what comes of it, never before this returns.
+    package func call(_ request: UpstreamRequest, receiver: any UpstreamReceiver) -> UpstreamCall {
+        let call = UpstreamCall(request, receiver: receiver)
+        let bound = NIOLoopBound((self, call), eventLoop: loop)
+        loop.execute { bound.value.0.enqueue(bound.value.1, fresh: false) }
+        return call
+    }
+
+    func enqueue(_ call: UpstreamCall, fresh: Bool) {
+        guard !call.isOver else { return }
+        if !fresh {
+            while let connection = idle.popLast() {
+                guard connection.isActive else { continue }
+                connection.start(call)
+                return
+            }
+        }
+        guard waiting.count < limits.waiting else {
+            call.fail(.overloaded)
+            return
+        }
+        waiting.append(call)
+        openIfNeeded()
+    }
+
+    private func openIfNeeded() {
+        while connecting < waiting.count, all.count + connecting < limits.connections { open() }
+    }
+
+    private func open() {
+        connecting += 1
+        startSweeping()
+        let (origin, limits, tls) = (origin, limits, tls)
+        let bound = NIOLoopBound(self, eventLoop: loop)
+        let made = ClientBootstrap(group: loop)
+            .connectTimeout(limits.connect)
+            .channelOption(.tcpOption(.tcp_nodelay), value: 1)
+            .channelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    let pipeline = channel.pipeline.syncOperations
+                    if let tls {
+                        // Server names are names: an address has none.
+                        let isAddress = (try? SocketAddress(ipAddress: origin.host, port: 0)) != nil
+                        try pipeline.addHandler(
+                            NIOSSLClientHandler(context: tls, serverHostname: isAddress ? nil : origin.host))
+                    }
+                    try pipeline.addHandler(UpstreamConnection(origin: origin, limits: limits, pool: bound.value))
+                }
+            }
+            .connect(host: origin.host, port: origin.port)
+        made.hop(to: loop).whenComplete { result in bound.value.opened(result) }
+    }
+
+    private func opened(_ result: Result<any Channel, any Error>) {
+        connecting -= 1
+        switch result {
+        case .success(let channel):
+            do {
+                let connection = try channel.pipeline.syncOperations.handler(type: UpstreamConnection.self)
+                all[ObjectIdentifier(connection)] = connection
+                serveNext(on: connection)
+            } catch { failOne(error) }
+        case .failure(let error): failOne(error)
+        }
+    }
+
+    /// A connection could not be made: one of those who wait is told; the others try again.
+    private func failOne(_ error: any Error) {
+        if !waiting.isEmpty {
+            let isTimeout: Bool
+            if case .some(.connectTimeout) = error as? ChannelError { isTimeout = true } else { isTimeout = false }
+            waiting.removeFirst().fail(isTimeout ? .timeout : .unreachable("\(error)"))
+        }
+        openIfNeeded()
+    }
+
+    /// A connection has no request any more.
+    func release(_ connection: UpstreamConnection) { serveNext(on: connection) }
+
+    private func serveNext(on connection: UpstreamConnection) {
+        while !waiting.isEmpty {
+            let call = waiting.removeFirst()
+            guard !call.isOver else { continue }
+            connection.start(call)
+            return
+        }
+        idle.append(connection)
+    }
+
+    func forget(_ connection: UpstreamConnection) {
+        all[ObjectIdentifier(connection)] = nil
+        idle.removeAll { $0 === connection }
+        openIfNeeded()
+    }
+
+    private func startSweeping() {
+        guard sweeping == nil else { return }
+        let bound = NIOLoopBound(self, eventLoop: loop)
+        sweeping = loop.scheduleRepeatedTask(initialDelay: limits.sweep, delay: limits.sweep) { _ in
+            bound.value.sweep(at: .now())
+        }
+    }
+
+    /// Looks at every connection for what has taken too long.
+    func sweep(at now: NIODeadline) {
+        for connection in all.values { connection.check(at: now) }
+        if all.isEmpty, connecting == 0, waiting.isEmpty {
+            sweeping?.cancel()
+            sweeping = nil
+        }
+    }
+
+    /// Closes what is idle, for a server that goes down.
+    package func close() {
+        for connection in idle { connection.close() }
+        sweeping?.cancel()
+        sweeping = nil
+    }
+}

@@ -1,0 +1,110 @@
+import ArgumentParser
+import Logging
+import TileProxyServer
+import TileStore
+
+/// `tileproxy serve`.
+struct Serve: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Runs the proxy until SIGTERM or SIGINT, then ends what is under way and stops.",
+        discussion: """
+            Flags win over the file of --config. SIGHUP reads the file again and opens the access log anew.
+
+            Exit status: 0 stopped in order; 64 usage, a mistake in the configuration included; 66 no such cache; 74 \
+            input/output error, a port in use included.
+            """)
+
+    @Option(help: "The cache's folder; it is made if it is missing.")
+    var cache: String?
+
+    @Option(help: ArgumentHelp("A configuration file; see Examples/tileproxy.yaml.", valueName: "file"))
+    var config: String?
+
+    @Option(help: "The address to listen on (default: 127.0.0.1).")
+    var host: String?
+
+    @Option(help: "The port to listen on; 0 for any that is free (default: 8080).")
+    var port: Int?
+
+    @Option(
+        name: .customLong("max-bytes"), help: "Sets the cache's capacity, such as 200MB or 1.5GiB.",
+        transform: ArgumentValues.size)
+    var maxBytes: Int?
+
+    @Option(help: "Bytes of hot responses to keep in memory (default: 64MiB).", transform: ArgumentValues.size)
+    var memory: Int?
+
+    @Option(
+        name: .customLong("source"),
+        help: ArgumentHelp(
+            "A tile source: the URL of a tile, or the path of a file, with {z} {x} {y}. May be repeated.",
+            valueName: "name=template"),
+        transform: ArgumentValues.source)
+    var sources: [SourceConfiguration] = []
+
+    @Option(
+        name: .customLong("upstream"),
+        help: ArgumentHelp(
+            "Caches what is below a prefix from an origin: styles, glyphs, sprites, anything. May be repeated.",
+            valueName: "[name:]prefix=base-url"),
+        transform: ArgumentValues.route)
+    var upstreams: [ProxyRoute] = []
+
+    @Option(help: "Event loops; each is a thread (default: 1).")
+    var threads: Int?
+
+    @Option(
+        name: .customLong("access-log"),
+        help: ArgumentHelp("A line for each request into this file, - for standard output.", valueName: "file"))
+    var accessLog: String?
+
+    func validate() throws {
+        if let port, !(0...65535).contains(port) { throw ValidationError("--port must be 0 to 65535") }
+        if let threads, !(1...64).contains(threads) { throw ValidationError("--threads must be 1 to 64") }
+        if cache == nil, config == nil { throw ValidationError("--cache DIR is missing") }
+    }
+
+    /// The file's word, and over it the flags'.
+    func read() throws(ConfigError) -> ProxyConfiguration {
+        var configuration = ProxyConfiguration()
+        if let config { try configuration.read(file: config) }
+        configuration.cache = cache ?? configuration.cache
+        configuration.host = host ?? configuration.host
+        configuration.port = port ?? configuration.port
+        configuration.capacity = maxBytes ?? configuration.capacity
+        configuration.memoryBytes = memory ?? configuration.memoryBytes
+        configuration.threads = threads ?? configuration.threads
+        if let accessLog { configuration.accessLog = ProxyConfiguration.AccessLog(path: accessLog) }
+        for source in sources {
+            configuration.sources.removeAll { $0.name == source.name }
+            configuration.sources.append(source)
+        }
+        configuration.routes += upstreams
+        try configuration.validate(config ?? "command line")
+        return configuration
+    }
+
+    func run() async throws {
+        let configuration: ProxyConfiguration
+        do throws(ConfigError) { configuration = try read() } catch {
+            Self.complain(error.description)
+            throw ExitCode(64)
+        }
+        let level = Logger.Level(rawValue: configuration.logLevel) ?? .info
+        let isJSON = configuration.logFormat == .json
+        LoggingSystem.bootstrap { label in
+            if isJSON { return JSONLogHandler(label: label, level: level) }
+            var handler = StreamLogHandler.standardError(label: label)
+            handler.logLevel = level
+            return handler
+        }
+        let service = ProxyService(
+            configuration, logger: Logger(label: "tileproxy"), rereading: { () throws(ConfigError) in try read() })
+        do {
+            try await service.run()
+        } catch let failure as ProxyService.Failure {
+            Self.complain(failure.message)
+            throw ExitCode(failure.status)
+        }
+    }
+}

@@ -1,0 +1,335 @@
+import NIOCore
+import Testing
+import TileStore
+import TileStoreTesting
+
+@testable import TileProxyServer
+
+/// The generic route where more than one request, or more than one step of one, matters.
+@Suite(.timeLimit(.minutes(3)), .serialized)
+struct GenericProxyTests {
+    private static let get = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n"
+
+    // MARK: Many clients
+
+    @Test(arguments: [1, 2])
+    func aThousandClientsAskingOneColdThingCostOneRequest(threads: Int) async throws {
+        let gate = Gate()
+        let origin = try ScriptedOrigin { _, wire in
+            gate.wait()
+            wire.send(reply("200 OK", ["Cache-Control: max-age=60"], "hello"))
+            return true
+        }
+        try await withProxy(origin, threads: threads) { proxy async throws in
+            let wires = try (0..<300).map { _ in try proxy.connect() }
+            for wire in wires { wire.send(Self.get) }
+            gate.open()
+            for wire in wires { #expect(wire.answer()?.text == "hello") }
+            #expect(origin.count == 1)
+        }
+    }
+
+    @Test
+    func whatCannotBeStoredDelaysNobody() async throws {
+        let gate = Gate()
+        let origin = try ScriptedOrigin { request, wire in
+            // The first answer's head says that it is for one client alone; its body takes its time.
+            wire.send("HTTP/1.1 200 OK\r\nCache-Control: private\r\nContent-Length: 2\r\n\r\n")
+            if request.number == 1 { gate.wait() }
+            wire.send("ok")
+            return true
+        }
+        try await withProxy(origin) { proxy async throws in
+            let first = try proxy.connect()
+            first.send(Self.get)
+            #expect(first.take(through: "\r\n\r\n") != nil)
+            let others = try (0..<5).map { _ in try proxy.connect() }
+            for wire in others { wire.send(Self.get) }
+            for wire in others { #expect(wire.answer()?.text == "ok") }
+            gate.open()
+            #expect(first.take(2) == Array("ok".utf8))
+            #expect(origin.count == 6)
+        }
+    }
+
+    @Test
+    func waitingEndsWhenPatienceDoes() async throws {
+        let gate = Gate()
+        let origin = try ScriptedOrigin { request, wire in
+            if request.number == 1 { gate.wait() }
+            wire.send(reply("200 OK", ["Cache-Control: max-age=60"], "\(request.number)"))
+            return true
+        }
+        try await withProxy(origin, configure: { $0.collapseWait = .milliseconds(50) }) { proxy async throws in
+            let first = try proxy.connect()
+            first.send(Self.get)
+            while origin.count == 0 { await Task.yield() }
+            #expect(try proxy.ask().text == "2")
+            gate.open()
+            #expect(first.answer()?.text == "1")
+        }
+    }
+
+    // MARK: Streams
+
+    @Test
+    func interimResponsesAndTrailersGoThroughAndAreNotStored() async throws {
+        let origin = try ScriptedOrigin { _, wire in
+            wire.send(
+                "HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\nConnection: close\r\n\r\n")
+            wire.send(
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-T\r\nCache-Control: max-age=60\r\n\r\n")
+            wire.send("5\r\nhello\r\n0\r\nX-T: yes\r\n\r\n")
+            return true
+        }
+        try await withProxy(origin) { proxy async throws in
+            let first = try proxy.ask("GET", "/a", ["TE: trailers"])
+            #expect(first.interim.map(\.status) == [102, 103])
+            #expect(first.interim.last?["Link"] == "</x>" && first.interim.last?["Connection"] == nil)
+            #expect(first.text == "hello" && first.trailers.first?.value == "yes")
+            let second = try proxy.ask()
+            #expect(second.interim.isEmpty && second.trailers.isEmpty && second["Content-Length"] == "5")
+            #expect(second["Link"] == nil && origin.count == 1)
+        }
+    }
+
+    @Test
+    func aLargeBodyIsPassedOnBeforeItIsComplete() async throws {
+        let gate = Gate()
+        let half = String(repeating: "x", count: 3_000_000)
+        let origin = try ScriptedOrigin { _, wire in
+            wire.send("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 6000000\r\n\r\n" + half)
+            gate.wait()
+            wire.send(half)
+            return true
+        }
+        try await withProxy(origin) { proxy async throws in
+            let wire = try proxy.connect()
+            wire.send(Self.get)
+            _ = wire.take(through: "\r\n\r\n")
+            #expect(wire.take(3_000_000).count == 3_000_000)
+            gate.open()
+            #expect(wire.take(3_000_000).count == 3_000_000)
+            #expect(try proxy.ask().body.count == 6_000_000)
+            #expect(origin.count == 1)
+        }
+    }
+
+    @Test
+    func whatIsTooLargeToStoreIsPassedOnWhole() async throws {
+        let body = String(repeating: "x", count: 200_000)
+        let origin = try ScriptedOrigin(
+            always:
+                "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n30d40\r\n\(body)\r\n0\r\n\r\n"
+        )
+        try await withProxy(origin, configure: { $0.storedBodyBytes = 100_000 }) { proxy async throws in
+            #expect(try proxy.ask().body.count == 200_000)
+            #expect(try proxy.ask().body.count == 200_000)
+            #expect(origin.count == 2)
+        }
+    }
+
+    /// The origin's last words, and whether the client may take the response for complete.
+    @Test(arguments: [
+        "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 10\r\n\r\nhalf",
+        "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+        "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\nzz\r\n",
+    ])
+    func anOriginThatDiesInTheMiddleLeavesABrokenResponseAndNothingStored(words: String) async throws {
+        let origin = try ScriptedOrigin { request, wire in
+            wire.send(request.number == 1 ? words : reply("200 OK", ["Cache-Control: max-age=60"], "whole"))
+            return request.number > 1
+        }
+        try await withProxy(origin) { proxy async throws in
+            let broken = try proxy.ask()
+            #expect(!broken.isComplete)
+            #expect(try proxy.ask().text == "whole")
+        }
+    }
+
+    // MARK: Failures
+
+    @Test
+    func anOriginThatIsAwayIsA502AndStaleIsBetter() async throws {
+        let origin = try ScriptedOrigin { request, wire in
+            let strict = request.target == "/strict" ? ", must-revalidate" : ""
+            wire.send(reply("200 OK", ["Cache-Control: max-age=1" + strict, "Connection: close"], "hello"))
+            return false
+        }
+        try await withProxy(origin) { proxy async throws in
+            _ = try proxy.ask("GET", "/a")
+            _ = try proxy.ask("GET", "/strict")
+            origin.stop()
+            proxy.clock.advance(seconds: 10)
+            let stale = try proxy.ask("GET", "/a")
+            #expect(stale.text == "hello" && stale["Age"] == "10")
+            #expect(try proxy.ask("GET", "/strict").status == 504)
+            #expect(try proxy.ask("GET", "/other").status == 502)
+            #expect(try proxy.ask("POST", "/a", body: "x").status == 502)
+        }
+    }
+
+    @Test
+    func anOriginThatSaysNothingIsA504() async throws {
+        let gate = Gate()
+        let origin = try ScriptedOrigin { _, _ in
+            gate.wait()
+            return false
+        }
+        try await withProxy(origin, configure: { $0.upstream.head = .milliseconds(60) }) { proxy async throws in
+            #expect(try proxy.ask().status == 504)
+            gate.open()
+        }
+    }
+
+    @Test
+    func aKeptConnectionThatDiedIsReplaced() async throws {
+        let origin = try ScriptedOrigin { request, wire in
+            // Says that it stays, and goes as soon as the next request comes.
+            guard request.number != 2 else { return false }
+            wire.send(reply("200 OK", [], "\(request.number)"))
+            return true
+        }
+        try await withProxy(origin) { proxy async throws in
+            #expect(try proxy.ask().text == "1")
+            #expect(try proxy.ask().text == "3")
+        }
+    }
+
+    // MARK: Freshness behind the scenes
+
+    @Test
+    func staleWhileRevalidateRefreshesBehindTheClient() async throws {
+        let origin = try ScriptedOrigin { request, wire in
+            let fields = ["Cache-Control: max-age=10, stale-while-revalidate=60", "ETag: \"\(request.number)\""]
+            wire.send(reply("200 OK", fields, "\(request.number)"))
+            return true
+        }
+        try await withProxy(origin) { proxy async throws in
+            #expect(try proxy.ask().text == "1")
+            proxy.clock.advance(seconds: 20)
+            #expect(try proxy.ask().text == "1")
+            var text = ""
+            while text != "2" { text = try proxy.ask().text }
+            #expect(origin.count == 2)
+            #expect(origin.requests.last?.fields["if-none-match"] == "\"1\"")
+        }
+    }
+
+    @Test
+    func everyHitOfAHotThingIsTheSame() async throws {
+        let origin = try ScriptedOrigin(
+            always: reply("200 OK", ["Cache-Control: max-age=60", "ETag: \"x\"", "X-A: b"], "hello"))
+        try await withProxy(origin) { proxy async throws in
+            _ = try proxy.ask()
+            let wire = try proxy.connect()
+            var heads: Set<String> = []
+            for _ in 0..<5 {
+                wire.send(Self.get)
+                let answer = try #require(wire.answer())
+                #expect(answer.text == "hello")
+                heads.insert(answer.fields.map { "\($0.name): \($0.value)" }.sorted().joined(separator: "|"))
+            }
+            #expect(heads.count == 1)
+            wire.send("HEAD /a HTTP/1.1\r\nHost: a\r\n\r\n")
+            #expect(wire.answer(to: "HEAD")?["Content-Length"] == "5")
+            proxy.clock.advance(seconds: 61)
+            wire.send(Self.get)
+            #expect(wire.answer()?["Cache-Status"]?.contains("fwd=stale") == true)
+        }
+    }
+
+    // MARK: Keys
+
+    @Test
+    func queriesAreToldApartAndNeverWritten() async throws {
+        let origin = try ScriptedOrigin { request, wire in
+            wire.send(reply("200 OK", ["Cache-Control: max-age=60"], request.target))
+            return true
+        }
+        try await withProxy(origin, routes: ["/fonts=ORIGIN/base"]) { proxy async throws in
+            for target in ["/fonts/a", "/fonts/a?", "/fonts/a?key=secret", "/fonts/a?key=other", "/fonts"] {
+                for _ in 0..<2 {
+                    #expect(try proxy.ask("GET", target).text == "/base" + target.dropFirst("/fonts".count))
+                }
+            }
+            #expect(origin.count == 5)
+            #expect(try proxy.ask("GET", "/elsewhere").status == 404)
+            var keys: [String] = []
+            try proxy.store.forEachEntry { keys.append($0.key.description) }
+            #expect(keys.count == 5 && keys.allSatisfy { $0.hasPrefix("fonts:") && !$0.contains("secret") })
+        }
+    }
+
+    @Test
+    func aPathThatNoKeyCanHaveIsPassedThrough() async throws {
+        let origin = try ScriptedOrigin(always: reply("200 OK", ["Cache-Control: max-age=60"], "hello"))
+        try await withProxy(origin) { proxy async throws in
+            for path in ["/a\"b", "/" + String(repeating: "a", count: 2000)] {
+                for _ in 0..<2 { #expect(try proxy.ask("GET", path).text == "hello") }
+            }
+            #expect(origin.count == 4)
+        }
+    }
+
+    @Test
+    func aChangeTakesWhatLocationNamesWithIt() async throws {
+        let origin = try ScriptedOrigin { request, wire in
+            let isGet = request.method == "GET"
+            let fields =
+                isGet ? ["Cache-Control: max-age=60"] : ["Location: /b?x", "Content-Location: http://elsewhere.test/c"]
+            wire.send(reply("200 OK", fields, "\(request.number)"))
+            return true
+        }
+        try await withProxy(origin) { proxy async throws in
+            for target in ["/a", "/b?x", "/b", "/c"] { _ = try proxy.ask("GET", target) }
+            _ = try proxy.ask("POST", "/a")
+            #expect(try proxy.ask("GET", "/a").text == "6")
+            #expect(try proxy.ask("GET", "/b?x").text == "7")
+            #expect(try proxy.ask("GET", "/b").text == "3")
+            #expect(try proxy.ask("GET", "/c").text == "4")
+        }
+    }
+
+    @Test
+    func whatIsOnItsWayWhenAChangeComesIsNotStored() async throws {
+        let gate = Gate()
+        let origin = try ScriptedOrigin { request, wire in
+            guard request.method == "GET" else {
+                wire.send(reply())
+                return true
+            }
+            wire.send("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 4\r\n\r\nol")
+            if request.number == 1 { gate.wait() }
+            wire.send("d\(request.number)")
+            return true
+        }
+        try await withProxy(origin) { proxy async throws in
+            let slow = try proxy.connect()
+            slow.send(Self.get)
+            #expect(slow.take(through: "\r\n\r\n") != nil)
+            #expect(try proxy.ask("DELETE", "/a").status == 200)
+            gate.open()
+            #expect(slow.take(4) == Array("old1".utf8))
+            #expect(try proxy.ask().text == "old3")
+        }
+    }
+
+    @Test
+    func aLoopIsCutShort() async throws {
+        try await withProxy(nil, configure: { $0.viaName = "me" }) { proxy async throws in
+            #expect(try proxy.ask("GET", "/a", ["Via: 1.1 other, 1.1 me"]).status == 508)
+        }
+    }
+
+    @Test
+    func aStoreThatIsClosedCostsNobodyAnAnswer() async throws {
+        let origin = try ScriptedOrigin(always: reply("200 OK", ["Cache-Control: max-age=60"], "hello"))
+        try await withProxy(origin) { proxy async throws in
+            #expect(try proxy.ask().text == "hello")
+            proxy.store.simulateKill()
+            #expect(try proxy.ask().text == "hello")
+            #expect(origin.count == 2)
+        }
+    }
+}

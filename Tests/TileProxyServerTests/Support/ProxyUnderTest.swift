@@ -1,0 +1,84 @@
+import Foundation
+import HTTPCaching
+import NIOCore
+import NIOPosix
+import TileStore
+import TileStoreTesting
+
+@testable import TileProxyServer
+
+/// A proxy on the loopback over a store in a temporary folder, with a clock that the test moves.
+final class ProxyUnderTest {
+    let clock = ManualClock()
+    let store: TileStore
+    let server: HTTPServer
+    let cache: GenericCache
+    private let group: MultiThreadedEventLoopGroup
+    private let folder: String
+
+    /// Starts a proxy for some routes; `ORIGIN` in them stands for the origin.
+    init(
+        _ origin: ScriptedOrigin?, routes: [String] = ["/=ORIGIN"], threads: Int = 1,
+        limits: ServerLimits = ServerLimits(),
+        configure: (inout GenericSettings) -> Void = { _ in }
+    ) async throws {
+        folder = NSTemporaryDirectory() + "proxy-" + UUID().uuidString
+        store = try TileStore(at: folder)
+        var settings = GenericSettings()
+        settings.upstream.connect = .seconds(5)
+        settings.upstream.sweep = .milliseconds(20)
+        configure(&settings)
+        let base = "http://127.0.0.1:\(origin?.port ?? 1)"
+        let parsed = try routes.map { try ProxyRoute($0.replacingOccurrences(of: "ORIGIN", with: base)) }
+        let cache = try GenericCache(routes: parsed, store: store, settings: settings)
+        self.cache = cache
+        group = MultiThreadedEventLoopGroup(numberOfThreads: threads)
+        var configuration = HTTPServer.Configuration()
+        configuration.port = 0
+        configuration.limits = limits
+        let clock = clock
+        configuration.clock = { HTTPDate(seconds: clock.now.seconds) }
+        server = try await HTTPServer.start(configuration, on: group) { loop, time in
+            GenericProxy(cache, loop: loop, time: time)
+        }
+    }
+
+    /// Goes down in order and takes its folder away.
+    func stop() async throws {
+        try await server.shutdown(grace: .seconds(2))
+        try await cache.shutdown()
+        try store.close()
+        try await group.shutdownGracefully()
+        try FileManager.default.removeItem(atPath: folder)
+    }
+
+    /// The time as `Date` fields write it.
+    func date(_ offset: Int = 0) -> String { HTTPDate(seconds: clock.now.seconds).adding(seconds: offset).description }
+
+    func connect() throws -> Wire { try Wire(port: server.port) }
+
+    /// Asks on a connection of its own.
+    func ask(
+        _ method: String = "GET", _ target: String = "/a", _ fields: [String] = [], body: String = ""
+    ) throws -> Answer {
+        let wire = try connect()
+        let length = body.isEmpty ? [] : ["Content-Length: \(body.utf8.count)"]
+        let lines = ["\(method) \(target) HTTP/1.1", "Host: proxy.test"] + fields + length
+        wire.send(lines.joined(separator: "\r\n") + "\r\n\r\n" + body)
+        guard let answer = wire.answer(to: method) else { throw WireError(what: "no answer to \(method) \(target)") }
+        return answer
+    }
+}
+
+/// Runs a body with a proxy in front of an origin and stops it afterwards, whatever happens.
+func withProxy(
+    _ origin: ScriptedOrigin?, routes: [String] = ["/=ORIGIN"], threads: Int = 1, limits: ServerLimits = ServerLimits(),
+    configure: (inout GenericSettings) -> Void = { _ in }, _ body: (ProxyUnderTest) async throws -> Void
+) async throws {
+    let proxy = try await ProxyUnderTest(origin, routes: routes, threads: threads, limits: limits, configure: configure)
+    do { try await body(proxy) } catch {
+        try await proxy.stop()
+        throw error
+    }
+    try await proxy.stop()
+}

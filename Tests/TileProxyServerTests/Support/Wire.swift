@@ -1,0 +1,108 @@
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// A TCP connection as a test wants one: it waits for at most ten seconds, and says what it read.
+final class Wire {
+    let descriptor: Int32
+    private var pending: [UInt8] = []
+
+    init(_ descriptor: Int32) {
+        self.descriptor = descriptor
+        var patience = timeval(tv_sec: 10, tv_usec: 0)
+        setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
+        setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
+        signal(SIGPIPE, SIG_IGN)
+    }
+
+    /// Connects to a port on the loopback.
+    convenience init(port: Int) throws {
+        let descriptor = socket(AF_INET, Self.stream, 0)
+        var address = loopback(port)
+        let size = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let status = withUnsafePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { connect(descriptor, $0, size) }
+        }
+        guard status == 0 else {
+            close(descriptor)
+            throw WireError(what: "connect: \(errno)")
+        }
+        self.init(descriptor)
+    }
+
+    deinit { close(descriptor) }
+
+    #if canImport(Glibc)
+    static let stream = Int32(SOCK_STREAM.rawValue)
+    #else
+    static let stream = SOCK_STREAM
+    #endif
+
+    func send(_ text: String) { send(Array(text.utf8)) }
+
+    func send(_ bytes: [UInt8]) {
+        var rest = bytes[...]
+        while !rest.isEmpty {
+            let count = rest.withUnsafeBytes { write(descriptor, $0.baseAddress, $0.count) }
+            guard count > 0 else { return }
+            rest = rest.dropFirst(count)
+        }
+    }
+
+    /// No more will be sent.
+    func endOutput() { shutdown(descriptor, Int32(SHUT_WR)) }
+
+    /// Reads some more; `false` at the end, or when patience is.
+    func more() -> Bool {
+        var chunk = [UInt8](repeating: 0, count: 65536)
+        let count = chunk.withUnsafeMutableBytes { read(descriptor, $0.baseAddress, $0.count) }
+        guard count > 0 else { return false }
+        pending += chunk[..<count]
+        return true
+    }
+
+    /// Whether the other side has closed: nothing is left, and nothing comes.
+    func isAtEnd() -> Bool { pending.isEmpty && !more() }
+
+    /// Takes what lies before a mark, and the mark; `nil` if it never comes.
+    func take(through mark: String) -> String? {
+        let mark = Array(mark.utf8)
+        while true {
+            if let end = pending.firstRange(of: mark)?.upperBound {
+                let taken = pending[..<end]
+                pending.removeFirst(end)
+                return String(decoding: taken, as: UTF8.self)
+            }
+            guard more() else { return nil }
+        }
+    }
+
+    /// Takes so many bytes, or what there is before the end.
+    func take(_ count: Int) -> [UInt8] {
+        while pending.count < count, more() {}
+        let taken = Array(pending.prefix(count))
+        pending.removeFirst(taken.count)
+        return taken
+    }
+
+    /// Takes everything up to the end.
+    func takeAll() -> [UInt8] {
+        while more() {}
+        defer { pending = [] }
+        return pending
+    }
+}
+
+struct WireError: Error {
+    let what: String
+}
+
+func loopback(_ port: Int) -> sockaddr_in {
+    var address = sockaddr_in()
+    address.sin_family = sa_family_t(AF_INET)
+    address.sin_port = in_port_t(port).bigEndian
+    address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+    return address
+}
