@@ -1,0 +1,201 @@
+import Foundation
+import HTTPTypes
+import Testing
+import TileCache
+import TileStore
+
+@testable import TileProxyServer
+
+/// One configuration that is wrong, and what is said about it.
+struct WrongConfig: Sendable, CustomTestStringConvertible {
+    var yaml: String
+    var complaint: String
+    var testDescription: String { complaint }
+
+    init(_ yaml: String, _ complaint: String) {
+        self.yaml = yaml
+        self.complaint = complaint
+    }
+}
+
+@Suite(.timeLimit(.minutes(1)))
+struct ConfigTests {
+    static let secrets = SecretPlaces(
+        environment: { ["TOKEN": "s3cret", "BAD": "a\u{7F}b"][$0] },
+        file: { path in
+            guard path == "/run/key" else { throw CocoaError(.fileReadNoSuchFile) }
+            return "from-file\nsecond line\n"
+        })
+
+    static func read(_ yaml: String) throws(ConfigError) -> ProxyConfiguration {
+        var configuration = ProxyConfiguration()
+        try configuration.read(yaml: yaml, file: "t.yaml", secrets: secrets)
+        return configuration
+    }
+
+    @Test
+    func theSampleFileIsRight() throws {
+        let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent().deletingLastPathComponent()
+        let file = root.appendingPathComponent("Examples/tileproxy.yaml").path
+        var configuration = ProxyConfiguration()
+        let keys = SecretPlaces(environment: { _ in "value" }, file: { _ in "value" })
+        try configuration.read(file: file, secrets: keys)
+        try configuration.validate(file)
+        _ = try SourceTable(configuration)
+        #expect(configuration.sources.count >= 3)
+        #expect(!configuration.routes.isEmpty)
+        #expect(configuration.accessLog != nil)
+    }
+
+    @Test
+    func everyKeyOfASourceIsRead() throws {
+        let configuration = try Self.read(
+            """
+            cache: /tmp/c
+            listen: "[::1]:9090"
+            capacity: 1.5GiB
+            sources:
+              topo:
+                template: https://{s}.example/{style}/{z}/{x}/{y}{r}.png?key={token}
+                mirrors: [https://b.example, "http://c.example:81"]
+                subdomains: [a, b]
+                values: {style: outdoors, token: "ENV:TOKEN"}
+                zooms: 3-14
+                bbox: 5,44,17,48
+                tileSize: 512
+                kind: image
+                title: Topo
+                attribution: them
+                cors: https://maps.example
+                headers: {X-Key: "FILE:/run/key"}
+                ttl: {unstated: 2d, minimum: 1h, override: true, absent: 5m, staleOnError: 30d}
+                offline: always
+                bodyLimit: 1MB
+                timeout: 12s
+                attempts: 3
+            """)
+        #expect(configuration.host == "::1" && configuration.port == 9090)
+        #expect(configuration.capacity == 1_610_612_736)
+        let source = try #require(configuration.sources.first)
+        #expect(source.mirrors == ["https://b.example", "http://c.example:81"])
+        #expect(source.values == ["style": "outdoors", "token": "s3cret"])
+        #expect(source.zooms == 3...14 && source.box?.east == 17 && source.tileSize == 512)
+        #expect(source.headers[HTTPField.Name("X-Key")!] == "from-file")
+        #expect(source.sharing == .origin("https://maps.example"))
+        #expect(source.lifetimes.unstated == .seconds(172_800) && source.lifetimes.overridesServer)
+        #expect(source.isAlwaysOffline && source.attempts == 3 && source.timeout == .seconds(12))
+        #expect(source.bodyLimit == 1_000_000)
+    }
+
+    static let wrong = [
+        WrongConfig("cahce: /tmp", "t.yaml:1: cahce: there is no such key; did you mean cache?"),
+        WrongConfig("a: [1, 2", "is no YAML"),
+        WrongConfig("cache: a\ncache: b", "stand there twice"),
+        WrongConfig("sources:\n  osm:\n    template: https://h/{z}/{x}/{y}\n    zoms: 3", "t.yaml:4: sources.osm.zoms"),
+        WrongConfig("sources:\n  osm:\n    zooms: 3", "sources.osm: it needs a template"),
+        WrongConfig("sources:\n  osm:\n    template: https://h/{z}/{x}", "sources.osm: source osm:"),
+        WrongConfig("sources:\n  \"o sm\":\n    template: x", "a source's name is"),
+        WrongConfig("sources:\n  o:\n    template: w.pmtiles", "cannot be served yet"),
+        WrongConfig(
+            "sources:\n  o:\n    template: https://h/{z}/{x}/{y}\n    zooms: 3-99",
+            "t.yaml:4: sources.o.zooms: expected zooms"),
+        WrongConfig(
+            "sources:\n  o:\n    template: https://h/{z}/{x}/{y}\n    bbox: 1,2,3", "t.yaml:4: sources.o.bbox: expected"
+        ),
+        WrongConfig(
+            "sources:\n  o:\n    template: https://h/{z}/{x}/{y}\n    headers: {X-Key: plain}",
+            "sources.o.headers.X-Key: a value that may be secret comes from ENV:"),
+        WrongConfig(
+            "sources:\n  o:\n    template: https://h/{z}/{x}/{y}\n    headers: {X-Key: \"ENV:NOPE\"}",
+            "the environment variable NOPE is not set"),
+        WrongConfig(
+            "sources:\n  o:\n    template: https://h/{z}/{x}/{y}\n    headers: {X-Key: \"ENV:BAD\"}",
+            "cannot be in a header field"),
+        WrongConfig(
+            "sources:\n  o:\n    template: https://h/{z}/{x}/{y}\n    headers: {\"X Key\": \"ENV:TOKEN\"}",
+            "no header field's name"),
+        WrongConfig(
+            "sources:\n  o:\n    template: https://h/{z}/{x}/{y}\n    mirrors: https://b/path", "scheme and host alone"),
+        WrongConfig(
+            "sources:\n  o:\n    template: https://h/{z}/{x}/{y}\n    ttl: {override: true}", "there is no minimum"),
+        WrongConfig(
+            "sources:\n  o:\n    template: https://h/{z}/{x}/{y}\n    cors: \"https://a\\r\\nSet-Cookie: x\"",
+            "expected"),
+        WrongConfig("listen: nowhere", "t.yaml:1: listen: expected host:port"),
+        WrongConfig("capacity: lots", "expected a size"),
+        WrongConfig("threads: 0", "expected a number from 1 to 64"),
+        WrongConfig("publicURL: tiles.example", "expected a URL"),
+        WrongConfig("limits: {idle: 2d}", "at most a day"),
+        WrongConfig("accessLog: {formt: json}", "did you mean format?"),
+        WrongConfig("log: {level: loud}", "expected one of"),
+        WrongConfig("upstreams: [nothing]", "upstreams"),
+        WrongConfig("sources: 3", "expected keys with values"),
+    ]
+
+    @Test(arguments: wrong)
+    func aMistakeIsNamedWithItsLineAndKey(_ row: WrongConfig) throws {
+        let error = try #require(throws: ConfigError.self) { try Self.read(row.yaml) }
+        #expect(error.description.contains(row.complaint), "\(error)")
+        #expect(!error.description.contains("s3cret"))
+    }
+
+    @Test
+    func aFileWithAMistakeChangesNothing() {
+        var configuration = ProxyConfiguration()
+        let before = configuration
+        #expect(throws: ConfigError.self) {
+            try configuration.read(yaml: "cache: /x\nthreads: 4\nnope: 1", file: "t", secrets: Self.secrets)
+        }
+        #expect(configuration == before)
+    }
+
+    @Test
+    func namesAndPrefixesAreUnique() throws {
+        var configuration = try Self.read("cache: /c\nupstreams: [\"a:/x=http://h\", \"b:/x=http://h\"]")
+        #expect(throws: ConfigError.self) { try configuration.validate("t") }
+        configuration = try Self.read(
+            "cache: /c\nsources:\n  a: {template: \"http://h/{z}/{x}/{y}\"}\nupstreams: [\"a:/x=http://h\"]")
+        #expect(throws: ConfigError.self) { try configuration.validate("t") }
+        configuration = try Self.read("cache: /c")
+        #expect(throws: ConfigError.self) { try configuration.validate("t") }
+    }
+
+    @Test
+    func whatNeedsANewStartIsSaid() throws {
+        let old = try Self.read("cache: /c\nthreads: 1\nsources:\n  a: {template: \"http://h/{z}/{x}/{y}\"}")
+        let new = try Self.read(
+            "cache: /d\nthreads: 2\nlisten: 81\nsources:\n  b: {template: \"http://h/{z}/{x}/{y}\"}")
+        #expect(new.needingRestart(from: old) == ["cache", "listen", "threads"])
+        #expect(old.needingRestart(from: old) == [])
+    }
+
+    @Test(
+        arguments: [
+            ("200MB", 200_000_000), ("1.5GiB", 1_610_612_736), ("4096", 4096), ("2 KiB", 2048), ("-1", nil),
+            ("1e9", nil),
+            ("MB", nil), ("", nil), ("99999999999TB", nil),
+        ] as [(String, Int?)])
+    func sizesAreReadAsPeopleWriteThem(_ text: String, _ size: Int?) {
+        #expect(ConfigValue.size(text) == size)
+    }
+
+    @Test
+    func durationsAreReadAsPeopleWriteThem() {
+        #expect(ConfigValue.duration("30d") == .seconds(2_592_000))
+        #expect(ConfigValue.duration("250ms") == .milliseconds(250))
+        #expect(ConfigValue.duration("90") == .seconds(90))
+        #expect(ConfigValue.duration("soon") == nil)
+    }
+
+    @Test
+    func theCommandLineNamesASource() throws {
+        let source = try SourceConfiguration(argument: "osm=https://h/{z}/{x}/{y}.png?a=b")
+        #expect(source.name.description == "osm" && source.template == "https://h/{z}/{x}/{y}.png?a=b")
+        let folder = try SourceConfiguration(argument: "world=folder/{z}/{x}/{y}.png")
+        #expect(folder.isLocal && folder.templateURL.hasPrefix("file:///"))
+        for wrong in ["osm", "=x", "a b=https://h/{z}/{x}/{y}", "osm=https://h/{z}"] {
+            #expect(throws: ConfigError.self) { try SourceConfiguration(argument: wrong) }
+        }
+    }
+}

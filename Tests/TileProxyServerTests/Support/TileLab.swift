@@ -1,0 +1,152 @@
+import Foundation
+import HTTPCaching
+import HTTPTypes
+import NIOCore
+import NIOPosix
+import TileCache
+import TileCacheNIO
+import TileStore
+import TileStoreTesting
+
+@testable import TileProxyServer
+
+/// The tile routes behind a real socket, with an origin in memory and clocks that stand still.
+final class TileLab: Sendable {
+    struct Answer: Sendable {
+        var status = 200
+        var fields: HTTPFields = [:]
+        var body = Data()
+    }
+
+    /// An origin that answers as a closure says.
+    final class Origin: TileTransport {
+        let asked = Locked<[HTTPRequest]>([])
+        private let answer: Locked<@Sendable (HTTPRequest) async throws -> Answer>
+
+        init(_ answer: @escaping @Sendable (HTTPRequest) async throws -> Answer) { self.answer = Locked(answer) }
+
+        func become(_ answer: @escaping @Sendable (HTTPRequest) async throws -> Answer) {
+            self.answer.withLock { $0 = answer }
+        }
+
+        func send(_ request: TransportRequest) async throws(TransportError) -> TransportResponse {
+            asked.withLock { $0.append(request.head) }
+            do {
+                let answer = try await self.answer.withLock { $0 }(request.head)
+                return TransportResponse(
+                    head: HTTPResponse(status: .init(code: answer.status), headerFields: answer.fields),
+                    body: answer.body)
+            } catch { throw error as? TransportError ?? TransportError(.connection, "\(error)") }
+        }
+
+        var count: Int { asked.withLock { $0.count } }
+    }
+
+    let clock = ManualClock()
+    let origin: Origin
+    let folder: String
+    let store: TileStore
+    let service: TileService
+    let admin: AdminService
+    let statistics: Statistics
+    let server: HTTPServer
+    private let client: AsyncHTTPClientTransport
+    private let responders: Locked<[NIOLoopBound<ProxyResponder>]>
+
+    /// Eight bytes of PNG and a text, which is enough to be believed.
+    static func png(_ text: String) -> Data {
+        Data([0x89, 0x50, 0x4E, 0x47, 0x0D, 0x0A, 0x1A, 0x0A]) + Data(text.utf8)
+    }
+
+    init(
+        _ sources: [SourceConfiguration], loops: Int = 1,
+        origin answer: @escaping @Sendable (HTTPRequest) async throws -> Answer
+    ) async throws {
+        origin = Origin(answer)
+        folder = FileManager.default.temporaryDirectory.appendingPathComponent("tiles-\(UUID())").path
+        store = try TileStore(at: folder)
+        var configuration = ProxyConfiguration()
+        configuration.sources = sources
+        configuration.leaflet = "network"
+        let manual = clock
+        let times = CacheClock(
+            now: { manual.now }, ticks: { manual.ticks },
+            sleep: { manual.advance(nanoseconds: UInt64($0 / .nanoseconds(1))) },
+            random: { 7 })
+        statistics = Statistics(startedAt: manual.now)
+        service = TileService(
+            try SourceTable(configuration), store: store, base: origin, statistics: statistics,
+            configuration: configuration, clock: times)
+        admin = AdminService(
+            tiles: service, figures: CacheFigures(store: store), statistics: statistics, configuration: configuration)
+        var settings = HTTPServer.Configuration()
+        settings.port = 0
+        settings.clock = { HTTPDate(seconds: manual.now.seconds) }
+        let (service, admin) = (service, admin)
+        let responders = Locked<[NIOLoopBound<ProxyResponder>]>([])
+        self.responders = responders
+        server = try await HTTPServer.start(settings, on: MultiThreadedEventLoopGroup.singleton) { loop, time in
+            let responder = ProxyResponder(
+                tiles: TileResponder(service, loop: loop, time: time),
+                admin: AdminResponder(admin, loop: loop, time: time), generic: nil)
+            responders.withLock { $0.append(NIOLoopBound(responder, eventLoop: loop)) }
+            return responder
+        }
+        client = AsyncHTTPClientTransport()
+    }
+
+    /// Sends a request and waits for the answer.
+    func get(_ path: String, _ fields: HTTPFields = [:], method: HTTPRequest.Method = .get) async throws
+        -> TransportResponse
+    {
+        try await client.send(
+            TransportRequest(
+                head: HTTPRequest(
+                    method: method, scheme: "http", authority: "127.0.0.1:\(server.port)", path: path,
+                    headerFields: fields)))
+    }
+
+    /// Changes the sources as a reload does.
+    func adopt(_ sources: [SourceConfiguration]) async throws {
+        var configuration = ProxyConfiguration()
+        configuration.sources = sources
+        let table = try SourceTable(configuration)
+        service.adopt(table)
+        for responder in responders.withLock({ $0 }) {
+            try await responder.eventLoop.submit { responder.value.adopt(table) }.get()
+        }
+    }
+
+    func end() async throws {
+        await client.shutdown()
+        try await server.shutdown()
+        try await admin.figures.shutdown()
+        try service.cache.close()
+        try FileManager.default.removeItem(atPath: folder)
+    }
+
+    /// Runs a test in a lab and cleans up after it.
+    static func with(
+        _ source: String = "osm=https://tiles.example/{z}/{x}/{y}.png",
+        _ change: (inout SourceConfiguration) -> Void = { _ in },
+        origin: @escaping @Sendable (HTTPRequest) async throws -> Answer = { _ in
+            Answer(fields: [.cacheControl: "max-age=60", .eTag: "\"v1\"", .contentType: "image/png"], body: png("sea"))
+        },
+        _ body: (TileLab) async throws -> Void
+    ) async throws {
+        var configuration = try SourceConfiguration(argument: source)
+        change(&configuration)
+        let lab = try await TileLab([configuration], origin: origin)
+        do { try await body(lab) } catch {
+            try await lab.end()
+            throw error
+        }
+        try await lab.end()
+    }
+}
+
+extension TransportResponse {
+    subscript(_ name: HTTPField.Name) -> String? { head.headerFields[name] }
+    var status: Int { head.status.code }
+    var text: String { String(decoding: body, as: UTF8.self) }
+}
