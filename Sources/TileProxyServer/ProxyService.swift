@@ -51,7 +51,8 @@ package struct ProxyService: Sendable {
         configuration.memoryTierBytes = memory
         let store: TileStore
         do { store = try TileStore(at: cache, configuration: configuration) } catch let error as StoreError {
-            throw Failure(status: error.code == .noSuchCache ? 66 : 74, message: error.message)
+            let isNoCache = [.noSuchCache, .notACache, .unknownFormat].contains(error.code)
+            throw Failure(status: isNoCache ? 66 : 74, message: error.message)
         }
         let group = MultiThreadedEventLoopGroup(numberOfThreads: threads)
         var settings = GenericSettings()
