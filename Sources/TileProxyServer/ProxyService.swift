@@ -86,7 +86,8 @@ package struct ProxyService: Sendable {
         settings.durability = configuration.isDurable ? .durable : .relaxed
         do { return try TileStore(at: configuration.cache ?? "", configuration: settings) } catch {
             guard let error = error as? StoreError else { throw error }
-            throw Failure(status: error.code == .noSuchCache ? 66 : 74, message: error.message)
+            let isNoCache = [.noSuchCache, .notACache, .unknownFormat].contains(error.code)
+            throw Failure(status: isNoCache ? 66 : 74, message: error.message)
         }
     }
 

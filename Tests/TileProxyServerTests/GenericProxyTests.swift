@@ -262,6 +262,15 @@ struct GenericProxyTests {
     }
 
     @Test
+    func whatCouldNeverBeOfUseIsNotWritten() async throws {
+        let origin = try ScriptedOrigin(always: reply("200 OK", [], "hello"))
+        try await withProxy(origin) { proxy async throws in
+            for _ in 0..<2 { #expect(try proxy.ask().text == "hello") }
+            #expect(try proxy.store.statistics().entries == 0)
+        }
+    }
+
+    @Test
     func aPathThatNoKeyCanHaveIsPassedThrough() async throws {
         let origin = try ScriptedOrigin(always: reply("200 OK", ["Cache-Control: max-age=60"], "hello"))
         try await withProxy(origin) { proxy async throws in

@@ -67,6 +67,9 @@ enum OriginDecision: Sendable {
         var names: [HTTPField.Name] = []
         if case .fields(let found) = Vary(response.headerFields) { names = found }
         let freshness = policy.freshness(of: response, requestedAt: requestedAt, receivedAt: receivedAt).stored
+        // What is stale at once and cannot be asked about would be written for nothing.
+        let isAskable = !Validators(response.headerFields, now: receivedAt).isEmpty
+        guard isAskable || freshness.expires > receivedAt || freshness.staleWhileRevalidate > 0 else { return nil }
         var fields = policy.fieldsToStore(response.headerFields)
         // A recipient with a clock adds what is missing (RFC 9110 §6.6.1).
         if !fields.contains(.date) { fields[.date] = receivedAt.description }

@@ -190,10 +190,25 @@ final class ProxyExchange: @unchecked Sendable {
         let once = WaitOnce(self)
         ticket = cache.flights.join(flightKey(key)) { landing in loop.execute { once.landed(landing) } }
         if ticket != nil {
-            send(forwarding)
+            // Between the look and the ticket, the flight before this one may have landed.
+            if let found = foundMeanwhile() {
+                land(.stored)
+                act(found)
+            } else {
+                send(forwarding)
+            }
         } else {
             loop.scheduleTask(in: cache.settings.collapseWait) { once.landed(.useless) }
         }
+    }
+
+    /// An answer that is stored by now.
+    private func foundMeanwhile() -> CacheDecision? {
+        // What the store cannot tell at once, or at all, is for the origin.
+        guard let lookup = try? Lookup.find(request, keys, read: { try cache.store.readNow($0) }) else { return nil }
+        let decision = CacheDecision.decide(request, lookup, at: now)
+        if case .serve = decision { return decision }
+        return nil
     }
 
     /// Requests that want different variants do not wait for one another.

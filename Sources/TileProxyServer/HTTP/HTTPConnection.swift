@@ -42,6 +42,7 @@ final class HTTPConnection: ChannelDuplexHandler {
     private var inputEnded = false
     private var isProcessing = false
     private var wantsFlush = false
+    private var flushIsScheduled = false
     private var readIsPending = false
     private var writableCallbacks: [() -> Void] = []
     private var stalledSince: NIODeadline?
@@ -380,7 +381,19 @@ final class HTTPConnection: ChannelDuplexHandler {
 
     func send(_ bytes: ByteBuffer, flush: Bool) {
         write(bytes)
-        if flush, !isProcessing { flushIfNeeded() }
+        guard !isProcessing else { return }
+        if flush { flushIfNeeded() } else { flushSoon() }
+    }
+
+    /// Flushes at the end of the loop's turn, so that a head goes out with its body if that is there, and else without.
+    private func flushSoon() {
+        guard !flushIsScheduled, let context else { return }
+        flushIsScheduled = true
+        let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
+        context.eventLoop.execute {
+            bound.value.flushIsScheduled = false
+            bound.value.flushIfNeeded()
+        }
     }
 
     private func write(_ bytes: ByteBuffer) {

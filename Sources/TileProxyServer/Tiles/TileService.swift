@@ -40,6 +40,8 @@ package final class TileService: Sendable {
             case .notStored(let key, let error):
                 statistics.countNotStored()
                 logger.error("a tile could not be stored", metadata: ["key": "\(key)", "error": "\(error)"])
+            case .notRead(let key, let error):
+                logger.error("a tile could not be read", metadata: ["key": "\(key)", "error": "\(error)"])
             case .refreshFailed(let key, let error):
                 statistics.countRefreshFailure()
                 logger.info("a refresh failed", metadata: ["key": "\(key)", "error": "\(error)"])
