@@ -202,6 +202,7 @@ let package = Package(
             name: "TileProxyServerTests",
             dependencies: [
                 "TileProxyServer",
+                "ContentCoding",
                 "TileCache",
                 "TileCacheNIO",
                 "TileStore",
