@@ -52,7 +52,8 @@ check-page: setup ## opens tileproxy's page in a browser without a window
 	@Scripts/check-page.sh
 
 bench: setup ## measures; ARGS go to the benchmark
-	swift run -c release --package-path Benchmarks tile-bench $(ARGS)
+	swift build -c release --package-path Benchmarks
+	Benchmarks/.build/release/tile-bench $(ARGS)
 
 tsan: setup ## runs the tests under the thread sanitizer, with fewer seeds
 	TILE_SEEDS=$${TILE_SEEDS:-40} swift test --sanitize=thread --scratch-path .build-tsan

@@ -25,6 +25,9 @@ let package = Package(
                 .enableUpcomingFeature("InternalImportsByDefault"),
             ]),
         .executableTarget(
+            name: "bench-child",
+            dependencies: [.product(name: "TileStore", package: "swift-tile-cache")]),
+        .executableTarget(
             name: "archive-bench",
             dependencies: [
                 .product(name: "TileStore", package: "swift-tile-cache"),

@@ -2,7 +2,7 @@ import HTTPCaching
 import HTTPTypes
 import Testing
 
-@Suite(.timeLimit(.minutes(3)))
+@Suite(.timeLimit(.minutes(30)))
 struct StorabilityTests {
     struct Row: CustomTestStringConvertible {
         var kind = CacheKind.shared

@@ -53,6 +53,7 @@ struct GoldenTests {
 
     @Test(arguments: [
         "", "stats", "ls", "show", "cat", "gc", "limit", "rm", "expire", "verify", "compact", "import", "export",
+        "seed", "revalidate", "regions",
     ])
     func helpIsAsRecorded(_ command: String) throws {
         let outcome = try Child(command.isEmpty ? ["--help"] : [command, "--help"]).wait()

@@ -37,6 +37,9 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
 
     private let state = Locked(State())
 
+    /// Whether nothing new is begun any more.
+    var isClosed: Bool { state.withLock { $0.isClosed } }
+
     /// How many are under way.
     var count: Int { state.withLock { $0.flights.count } }
     /// How many wait for a key.

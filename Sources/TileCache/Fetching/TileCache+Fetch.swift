@@ -66,6 +66,8 @@ extension TileCache {
             throw FetchFailure(wait, key: order.key, now: clock.ticks())
         }
         return try await gate.withSlot(host, ticket) {
+            // Closing cancels one fetch after another, and the slot of one may go to the next before its turn.
+            if flights.isClosed { throw CancellationError() }
             // Those before this one in the line may have failed meanwhile.
             let pass = failures.ask(host: host)
             if case .wait(let wait) = pass { throw FetchFailure(wait, key: order.key, now: clock.ticks()) }

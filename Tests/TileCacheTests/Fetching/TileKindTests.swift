@@ -3,7 +3,7 @@ import Testing
 
 @testable import TileCache
 
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(30)))
 struct TileKindTests {
     private static let bodies: [(Data, BodySignature)] = [
         (Picture.png(1), .png), (Data([0xFF, 0xD8, 0xFF, 0xE0, 0]), .jpeg), (Data("RIFF....WEBPVP8 ".utf8), .webp),

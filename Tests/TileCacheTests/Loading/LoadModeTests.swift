@@ -5,7 +5,7 @@ import TileStore
 
 @testable import TileCache
 
-@Suite(.timeLimit(.minutes(3)))
+@Suite(.timeLimit(.minutes(30)))
 struct LoadModeTests {
     @Test func standardServesAFreshTileWithoutARequest() async throws {
         let lab = try CacheLab()

@@ -7,7 +7,7 @@ import TileStore
 
 @testable import TileProxyServer
 
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(30)))
 struct PageTests {
     @Test
     func thePolicyPermitsThePagesOwnScriptAndNoOther() {

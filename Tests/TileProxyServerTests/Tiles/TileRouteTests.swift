@@ -8,7 +8,7 @@ import TileStoreTesting
 
 @testable import TileProxyServer
 
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(30)))
 struct TileRouteTests {
     @Test
     func aTileIsFetchedOnceAndThenAHit() async throws {

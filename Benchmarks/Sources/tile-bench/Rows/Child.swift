@@ -3,7 +3,7 @@ import Foundation
 import TileStore
 
 /// What a child process is to open.
-enum ChildSubject: String, ExpressibleByArgument, CaseIterable {
+enum ChildSubject {
     case store
     case sqlite
 }
@@ -16,34 +16,22 @@ struct ChildReport: Codable {
     var residentBytes: Int
 }
 
-/// Opens a cache and nothing else: a process of its own, because memory and cold starts cannot be measured in one that
-/// has done other things.
+/// Opens SQLite's cache and nothing else: a process of its own, because memory and cold starts cannot be measured in one
+/// that has done other things. The store has a program of its own, `bench-child`.
 struct Child: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "child", shouldDisplay: false)
 
-    @Argument var subject: ChildSubject
     @Argument var path: String
     @Argument var key: String
 
     func run() throws {
         let key = try TileKey(key)
-        let (openSeconds, resident): (Double, Int)
-        switch subject {
-        case .store:
-            let start = nanoseconds()
-            let store = try TileStore(at: path)
-            openSeconds = Double(nanoseconds() - start) / 1e9
-            try require(try store.read(key)?.data?.isEmpty == false, "the tile \(key) is not there")
-            resident = residentBytes()
-            withExtendedLifetime(store) {}
-        case .sqlite:
-            let start = nanoseconds()
-            let cache = try SQLiteCache(at: path)
-            openSeconds = Double(nanoseconds() - start) / 1e9
-            try require(try cache.read(key)?.isEmpty == false, "the tile \(key) is not there")
-            resident = residentBytes()
-            withExtendedLifetime(cache) {}
-        }
+        let start = nanoseconds()
+        let cache = try SQLiteCache(at: path)
+        let openSeconds = Double(nanoseconds() - start) / 1e9
+        try require(try cache.read(key)?.isEmpty == false, "the tile \(key) is not there")
+        let resident = residentBytes()
+        withExtendedLifetime(cache) {}
         let report = try JSONEncoder().encode(ChildReport(openSeconds: openSeconds, residentBytes: resident))
         FileHandle.standardOutput.write(report)
         // Nothing is closed: what closing would write must not help the next child.
@@ -53,8 +41,15 @@ struct Child: ParsableCommand {
     /// Runs a child and returns what it saw.
     static func open(_ subject: ChildSubject, at path: String, key: TileKey) throws -> ChildReport {
         let process = Process()
-        process.executableURL = try Bundle.main.executableURL.orThrow("the path of this program is unknown")
-        process.arguments = ["child", subject.rawValue, path, key.description]
+        let program = try Bundle.main.executableURL.orThrow("the path of this program is unknown")
+        switch subject {
+        case .store:
+            process.executableURL = program.deletingLastPathComponent().appendingPathComponent("bench-child")
+            process.arguments = [path, key.description]
+        case .sqlite:
+            process.executableURL = program
+            process.arguments = ["child", path, key.description]
+        }
         let output = Pipe()
         process.standardOutput = output
         try process.run()
