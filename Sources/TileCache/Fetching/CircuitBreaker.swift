@@ -23,6 +23,8 @@ struct CircuitBreaker: Equatable, Sendable {
     private var state = State.closed
     private var failures = 0
     private var openings = 0
+    /// Until when the host asked to be left alone.
+    private var pause: UInt64 = 0
 
     /// So many failures in a row open it.
     static let threshold = 5
@@ -50,7 +52,12 @@ struct CircuitBreaker: Equatable, Sendable {
     }
 
     /// The host answered.
-    mutating func succeeded() { self = CircuitBreaker() }
+    ///
+    /// A pause that it asked for stands: nothing goes out during one, so the answer is to a request from before.
+    mutating func succeeded() {
+        if case .open(until: pause) = state { return }
+        self = CircuitBreaker()
+    }
 
     /// A request was given up before anything was known: a probe lets the next one try.
     mutating func abandoned(at now: UInt64) {
@@ -67,11 +74,18 @@ struct CircuitBreaker: Equatable, Sendable {
         if wasProbing || failures >= Self.threshold {
             openings += 1
             failures = 0
-            state = .open(until: now &+ backoff.nanoseconds(failures: openings, random: random))
+            open(until: now &+ backoff.nanoseconds(failures: openings, random: random))
         }
-        if let pause, pause > now {
-            if case .open(let until) = state, until >= pause { return }
-            state = .open(until: pause)
-        }
+        if let pause, pause > now, open(until: pause) { self.pause = pause }
+    }
+
+    /// Opens it for at least so long.
+    ///
+    /// - Returns: Whether it would have been open for less.
+    @discardableResult
+    private mutating func open(until: UInt64) -> Bool {
+        if case .open(let known) = state, known >= until { return false }
+        state = .open(until: until)
+        return true
     }
 }

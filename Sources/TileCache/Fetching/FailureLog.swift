@@ -33,6 +33,11 @@ final class FailureLog: Sendable {
     fileprivate struct State {
         var hosts: [String: Host] = [:]
         var tiles: [TileKey: Failed] = [:]
+
+        mutating func answered(_ host: String) {
+            hosts[host]?.breaker.succeeded()
+            if hosts[host]?.breaker.isUnblemished == true { hosts[host] = nil }
+        }
     }
 
     private static let mostHosts = 1024
@@ -80,7 +85,7 @@ final class FailureLog: Sendable {
     /// The host answered, and the tile is settled: there, absent, or unchanged.
     func succeeded(_ key: TileKey, host: String) {
         state.withLock { state in
-            state.hosts[host] = nil
+            state.answered(host)
             state.tiles[key] = nil
         }
     }
@@ -116,14 +121,13 @@ final class FailureLog: Sendable {
                     .failed(at: now, backoff: backoff, random: random, pause: pause)
             } else {
                 // It answered, if only about this tile.
-                state.hosts[host] = nil
+                state.answered(host)
             }
         }
     }
 
     /// Lets everything be tried again at once, as when a person asks for it.
     func forget() { state.withLock { $0 = State() } }
-
 }
 
 extension FailureLog.State {

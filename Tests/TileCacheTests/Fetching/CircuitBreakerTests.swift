@@ -62,7 +62,14 @@ struct CircuitBreakerTests {
         #expect(breaker.ask(at: 0) == .wait(until: 30 * second))
         breaker.failed(at: 0, backoff: backoff, random: 0, pause: 10 * second)
         #expect(breaker.ask(at: 0) == .wait(until: 30 * second))
+        // Requests that were under way before it asked: neither their failures nor their success end its pause.
+        for _ in 0..<(2 * CircuitBreaker.threshold) { breaker.failed(at: 0, backoff: backoff, random: 0) }
+        #expect(breaker.ask(at: 0) == .wait(until: 30 * second))
+        breaker.succeeded()
+        #expect(breaker.ask(at: 0) == .wait(until: 30 * second))
         #expect(breaker.ask(at: 30 * second) == .probe)
+        breaker.succeeded()
+        #expect(breaker.isUnblemished)
     }
 
     /// At any time one probe at most is out whose outcome is not known and that is younger than a minute.

@@ -57,6 +57,9 @@ struct FailureLogTests {
         let until = clock.manual.ticks + 1_000_000_000_000
         #expect(try log.wait(for: key(1))?.until == until)
         #expect(log.wait(forHost: "a")?.until == until)
+        // Another tile of the same host, asked for before that.
+        log.succeeded(try key(2), host: "a")
+        #expect(log.wait(forHost: "a")?.until == until)
     }
 
     @Test func itStaysBoundedAndKeepsTheLongestWaits() throws {
