@@ -12,7 +12,9 @@ enum BulkPolicy {
 
     /// What is wrong with asking a host; `nil` if it may be asked.
     static func objection(toHost host: String, allowed: Set<String>) -> TileCacheError? {
-        let name = host.lowercased().split(separator: ":").first.map(String.init) ?? ""
+        var name = String(host.lowercased().prefix { $0 != ":" })
+        // The same host, written in full.
+        while name.hasSuffix(".") { name.removeLast() }
         let isForbidden = forbidden.contains(name) && !allowed.contains { $0.lowercased() == name }
         guard isForbidden else { return nil }
         return TileCacheError(

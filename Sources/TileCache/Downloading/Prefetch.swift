@@ -51,13 +51,17 @@ extension TileCache {
     ///   - plan: What is wanted around it.
     ///   - byteBudget: It stops when so many bytes have come.
     ///   - requestBudget: It stops when so many requests have been sent.
-    /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/forbidden`` if the host's terms forbid it.
+    /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/forbidden`` if the host's terms forbid it; ``StoreError`` if
+    ///   the source's format is none.
     public func prefetch(
         _ source: TileSource, around center: TileAddress, plan: PrefetchPlan = PrefetchPlan(),
         byteBudget: Int = 4 << 20, requestBudget: Int = 100
     ) throws -> TileDownload {
         try checkBulk(source)
-        let keys = plan.tiles(around: center, zooms: source.zooms).map { TileKey(source: source.name, tile: $0) }
+        // Under the keys that a look at the map asks for, whatever scale and format the caller's tile names.
+        let middle = try TileAddress(
+            z: center.z, x: center.x, y: center.y, scale: source.scale(for: center.scale), format: source.format)
+        let keys = plan.tiles(around: middle, zooms: source.zooms).map { TileKey(source: source.name, tile: $0) }
         var options = DownloadOptions()
         options.concurrency = 2
         options.attempts = 1

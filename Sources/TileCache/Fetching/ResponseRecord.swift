@@ -91,10 +91,9 @@ enum ResponseRecord {
     }
 
     /// The conditional fields that ask whether a stored answer still holds (RFC 9111 §4.3.1).
-    static func addConditions(_ metadata: TileMetadata, to fields: inout HTTPFields) -> Bool {
+    static func addConditions(_ metadata: TileMetadata, to fields: inout HTTPFields) {
         fields[.ifNoneMatch] = metadata.etag
         fields[.ifModifiedSince] = metadata.lastModified.map { HTTPDate($0).description }
-        return metadata.etag != nil || metadata.lastModified != nil
     }
 
     /// Whether a status says that there is no such tile.

@@ -61,6 +61,7 @@ extension TileCache {
     /// Sends a request when its host has a slot free, and notes what became of it.
     private func send(_ request: HTTPRequest, _ order: FetchOrder, _ ticket: FetchTicket) async throws -> CachedTile {
         let host = Self.host(of: request)
+        try checkTerms(request, order)
         // Nobody stands in line for a host that is left alone.
         if let wait = failures.wait(forHost: host) {
             throw FetchFailure(wait, key: order.key, now: clock.ticks())
@@ -141,17 +142,11 @@ extension TileCache {
                     setback: .unreachable)
             }
         }
-        if order.isBulk {
-            let allowed = configuration.bulkAllowedHosts
-            if let error = BulkPolicy.objection(toHost: Self.host(of: request), allowed: allowed) {
-                throw FetchFailure(error: error, setback: .refused)
-            }
-        }
         request.method = .get
         for name in HTTPField.Name.ownedByCache { request.headerFields[name] = nil }
         // That a tile was absent is nothing to ask about: a 304 could only be about an error page's validators.
         if order.isStored, let stored = order.stored, stored.data != nil {
-            _ = ResponseRecord.addConditions(stored.entry.metadata, to: &request.headerFields)
+            ResponseRecord.addConditions(stored.entry.metadata, to: &request.headerFields)
         }
         return request
     }
@@ -175,11 +170,22 @@ extension TileCache {
                 return try await settle(answer, request, order, host, requestedAt)
             }
             switch Redirect.next(answer.head, to: request, harmless: HTTPField.Name.harmless) {
-            case .follow(let next): request = next
+            case .follow(let next):
+                try checkTerms(next, order)
+                request = next
             case .refuse(let why): throw FetchFailure(.badRedirect, "\(host) sent \(why)", key: order.key)
             }
         }
         throw FetchFailure(.badRedirect, "\(host) redirected more than \(Redirect.most) times", key: order.key)
+    }
+
+    /// Keeps downloads away from hosts that forbid them, whether a hook or a redirection leads there.
+    private func checkTerms(_ request: HTTPRequest, _ order: FetchOrder) throws {
+        guard order.isBulk else { return }
+        let allowed = configuration.bulkAllowedHosts
+        if let error = BulkPolicy.objection(toHost: Self.host(of: request), allowed: allowed) {
+            throw FetchFailure(error: error, setback: .refused)
+        }
     }
 
     // MARK: The answer

@@ -43,6 +43,18 @@ struct PrefetchTests {
         #expect(bytes.reachedBudget && bytes.progress.bytes <= 6000)
     }
 
+    @Test func itFetchesUnderTheKeysThatAMapAsksFor() async throws {
+        let lab = try CacheLab()
+        lab.transport.answer(.answer(200, [.cacheControl: "max-age=60"]))
+        let source = try lab.source { $0.format = "png" }
+        // A screen with two pixels a point, and a template that knows one scale.
+        let center = try TileAddress(z: 12, x: 100, y: 100, scale: 2)
+        _ = try await lab.cache.prefetch(source, around: center, plan: PrefetchPlan(rings: 0...0)).report()
+        let before = lab.transport.count
+        #expect(try await lab.cache.tile(source, z: 12, x: 100, y: 100, scale: 2)?.origin.isCached == true)
+        #expect(lab.transport.count == before)
+    }
+
     @Test func theLongestStaleAreRefreshedFirst() async throws {
         let lab = try CacheLab()
         let source = try lab.source()

@@ -127,6 +127,21 @@ struct RegionDownloadTests {
         #expect(lab.transport.count == 0)
     }
 
+    @Test(arguments: ["https://tile.openstreetmap.org/0/0/0.png", "//TILE.openstreetmap.org.:443/0/0/0.png"])
+    func aRedirectionDoesNotEither(location: String) async throws {
+        let lab = try CacheLab()
+        lab.transport.script { request in
+            request.head.authority == "tiles.example" ? .answer(302, [.location: location]) : .answer(200)
+        }
+        let source = try lab.source()
+        let report = try await lab.cache.download(source, source.coverage(swiss, zooms: 0...0)).report()
+        #expect(report.failures.first?.error.code == .forbidden)
+        #expect(lab.transport.requests.allSatisfy { $0.head.authority == "tiles.example" })
+        // Somebody who looks at the tile may be sent there.
+        lab.cache.forgetFailures()
+        #expect(try await lab.cache.tile(source, z: 0, x: 0, y: 0)?.origin == .network)
+    }
+
     @Test func anEstimateIsNearAndItsSamplesAreNotWasted() async throws {
         let lab = try CacheLab()
         serve(lab, size: 3000)
