@@ -39,7 +39,7 @@ public enum TileKind: Hashable, Sendable {
 
 /// What the first bytes of a body say that it is.
 enum BodySignature: Hashable, Sendable {
-    case png, jpeg, webp, avif, gif, gzip, html, json, empty, unknown
+    case png, jpeg, webp, avif, gif, gzip, html, xml, json, empty, unknown
 
     /// Looks at the first bytes, which cost nothing to look at and do not lie as media types do.
     init(_ body: Data) {
@@ -73,8 +73,9 @@ enum BodySignature: Hashable, Sendable {
         if rest.prefix(3).elementsEqual([0xEF, 0xBB, 0xBF]) { rest = rest.dropFirst(3) }
         rest = rest.drop { $0 == 0x20 || $0 == 0x09 || $0 == 0x0A || $0 == 0x0D }
         let lower = rest.prefix(16).map { (0x41...0x5A).contains($0) ? $0 + 0x20 : $0 }
-        for mark in ["<!doctype", "<html", "<head", "<body", "<?xml", "<!--", "<title", "<script", "<p>", "<h1"]
-        where lower.starts(with: Array(mark.utf8)) { return .html }
+        func begins(_ marks: [String]) -> Bool { marks.contains { lower.starts(with: Array($0.utf8)) } }
+        if begins(["<!doctype html", "<html", "<head", "<body", "<title", "<script", "<p>", "<h1"]) { return .html }
+        if begins(["<?xml", "<!--", "<!doctype"]) { return .xml }
         if let first = lower.first, first == UInt8(ascii: "{") || first == UInt8(ascii: "[") { return .json }
         return .unknown
     }
@@ -92,7 +93,8 @@ extension TileKind {
         if type == "text/html" || type == "application/xhtml+xml" { return "a page (\(type))" }
         // A coded body begins with its coding, not with what it is.
         if contentEncoding != nil { return nil }
-        if signature == .html, self != .any || type != "application/xml" { return "a page of HTML or XML" }
+        if signature == .html { return "a page of HTML" }
+        if signature == .xml, self != .any { return "a page of XML" }
         switch self {
         case .image:
             switch signature {

@@ -11,7 +11,7 @@ struct TileKindTests {
         (Data("GIF89a....".utf8), .gif), (Data([0x1F, 0x8B, 8, 0]), .gzip), (Data(), .empty),
         (Data("<!DOCTYPE html><html>".utf8), .html), (Data(" \r\n\t<HTML lang=en>".utf8), .html),
         (Data([0xEF, 0xBB, 0xBF] + Array("<html>".utf8)), .html),
-        (Data("<?xml version=\"1.0\"?><ServiceException>".utf8), .html),
+        (Data("<?xml version=\"1.0\"?><ServiceException>".utf8), .xml), (Data("<!-- -->".utf8), .xml),
         (Data("{\"error\":1}".utf8), .json), (Data(" [1]".utf8), .json), (Data([0x1A, 0x10, 0x0A]), .unknown),
         (Data([0x89, 0x50]), .unknown), (Data("RIFF".utf8), .unknown), (Data("Not found".utf8), .unknown),
     ]
@@ -54,7 +54,11 @@ struct TileKindTests {
         (.json, Data("{}".utf8), "application/json", nil, true),
         (.json, Data("<html>".utf8), "application/json", nil, false),
         (.any, Data("<?xml ?>".utf8), "application/xml", nil, true),
+        (.any, Data("<?xml ?><svg>".utf8), "image/svg+xml", nil, true),
+        (.any, Data("<?xml ?>".utf8), nil, nil, true),
+        (.image, Data("<?xml ?><ServiceException>".utf8), "image/png", nil, false),
         (.any, Data("<html>".utf8), nil, nil, false),
+        (.any, Data("<!doctype HTML>".utf8), "application/xml", nil, false),
         (.any, Data("text".utf8), "text/plain", nil, true),
         (.any, Data(), nil, nil, false),
     ]
