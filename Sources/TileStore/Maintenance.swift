@@ -18,6 +18,11 @@ final class Maintenance: Sendable {
 
     func stop() { state.withLock { $0.stopped = true } }
 
+    /// Waits until what has been begun is done.
+    ///
+    /// Not for this queue's own work.
+    func waitForPending() { queue.sync {} }
+
     /// Uses wait at most ten seconds before they are written down.
     func scheduleFlush() {
         let due = state.withLock { state in

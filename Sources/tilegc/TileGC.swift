@@ -16,13 +16,11 @@ struct TileGC: AsyncParsableCommand {
             Exit status: 0 done; 1 the check found something; 64 usage; 66 no such cache or input; 74 input/output \
             error.
             """,
-        version: "tilegc \(version)",
+        version: "tilegc \(LibraryVersion.text)",
         subcommands: [
             Stats.self, List.self, Show.self, Cat.self, Collect.self, Limit.self, Remove.self, Expire.self,
             Verify.self, Compact.self, Import.self, Export.self, Seed.self, Revalidate.self, Regions.self,
         ])
-
-    static let version = "0.2.0"
 
     /// Parses, runs, and turns whatever went wrong into one line and an exit status.
     static func main() async {

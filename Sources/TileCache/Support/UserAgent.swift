@@ -1,9 +1,10 @@
 import Foundation
+import TileStore
 
 /// How requests say who they come from.
 enum UserAgent {
     /// This library.
-    static let library = "swift-tile-cache/0.2.0"
+    static let library = "swift-tile-cache/\(LibraryVersion.text)"
 
     /// The program's name and version, as far as they are known, and the library's.
     static let standard: String = {

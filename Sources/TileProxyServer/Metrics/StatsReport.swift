@@ -57,7 +57,7 @@ struct StatsReport: Encodable {
         var evictedBytes: Int
     }
 
-    var version = ProxyVersion.text
+    var version = LibraryVersion.text
     var startedAt: String
     var now: String
     var uptime: Int

@@ -34,7 +34,7 @@ package final class TileService: Sendable {
         var settings = TileCacheConfiguration()
         settings.isShared = true
         settings.requestsPerHost = configuration.limits.requestsPerHost
-        settings.userAgent = configuration.userAgent ?? "tileproxy/\(ProxyVersion.text) swift-tile-cache"
+        settings.userAgent = configuration.userAgent ?? "tileproxy/\(LibraryVersion.text) swift-tile-cache"
         settings.onEvent = { event in
             switch event {
             case .notStored(let key, let error):
@@ -58,9 +58,4 @@ package final class TileService: Sendable {
         current.withLock { $0 = table }
         transport.adopt(table)
     }
-}
-
-/// The version that this program says it has.
-package enum ProxyVersion {
-    package static let text = "0.2.0"
 }

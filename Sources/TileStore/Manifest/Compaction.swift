@@ -215,8 +215,11 @@ extension TileStore {
     ///
     /// - Throws: ``StoreError/Code/busy`` if another process is at it.
     public func compact() throws -> CompactionReport {
-        for _ in 0..<3 {
+        for attempt in 1...3 {
+            // The store's own compaction in the background is no other process: its turn comes to an end.
+            maintenance?.waitForPending()
             guard let compaction = try beginCompaction() else {
+                if attempt < 3, maintenance != nil { continue }
                 throw StoreError(.busy, "another process is compacting \(files.location); it does the same work")
             }
             if let report = try compaction.finish() { return report }

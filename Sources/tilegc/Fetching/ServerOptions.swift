@@ -100,7 +100,7 @@ struct ServerOptions: ParsableArguments {
     func open(_ argument: CacheArgument, createIfMissing: Bool) throws -> Fetcher {
         var configuration = TileCacheConfiguration()
         configuration.requestsPerHost = concurrency
-        configuration.userAgent = userAgent ?? "tilegc/\(TileGC.version) swift-tile-cache"
+        configuration.userAgent = userAgent ?? "tilegc/\(LibraryVersion.text) swift-tile-cache"
         configuration.bulkAllowedHosts = Set(allowBulk.map { $0.lowercased() })
         var transport = AsyncHTTPClientTransport.Configuration()
         transport.connectionsPerHost = concurrency

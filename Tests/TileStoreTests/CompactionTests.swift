@@ -1,0 +1,26 @@
+import Foundation
+import Testing
+import TileStore
+
+@Suite(.timeLimit(.minutes(30)))
+struct CompactionTests {
+    /// So many puts make the store compact by itself; who asks for it meanwhile waits for that, and is not sent away.
+    @Test func askingWhileTheStoreCompactsByItselfIsNoError() throws {
+        let folder = TemporaryFolder()
+        let store = try TileStore(at: folder.path)
+        let metadata = TileMetadata(
+            response: ResponseFields(mediaType: "image/png"), storedAt: Timestamp(seconds: 1_700_000_000),
+            expires: Timestamp(seconds: 1_800_000_000))
+        let data = Data(repeating: 7, count: 100)
+        // A line has some 190 bytes, and compaction is due at 8 MiB.
+        for batch in 0..<64 {
+            try store.put(
+                (0..<1024).map {
+                    TilePut(key: try TileKey(source: "s", z: 16, x: batch, y: $0), data: data, metadata: metadata)
+                })
+        }
+        #expect(try store.compact().entries == 65_536)
+        #expect(try store.compact().entries == 65_536)
+        try store.close()
+    }
+}
