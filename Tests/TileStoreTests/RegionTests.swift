@@ -1,7 +1,7 @@
 import Testing
 import TileStore
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(30)), .ownThreads)
 struct RegionTests {
     private func covered(_ box: GeoBox, zoom: Int) throws -> Set<[Int]> {
         var tiles: Set<[Int]> = []

@@ -1,0 +1,23 @@
+import Foundation
+
+/// Threads for tests that compute or wait for long without a pause.
+///
+/// Swift's own pool has one thread a core. Tests that keep those busy for minutes starve the tests that talk to servers
+/// meanwhile, and these then fail for want of time. Here they have as many threads of their own, among which the system
+/// shares the cores out fairly.
+@available(macOS 15, iOS 18, tvOS 18, visionOS 2, *)
+package final class OwnThreads: TaskExecutor {
+    package static let shared = OwnThreads()
+
+    private let queue: OperationQueue
+
+    private init() {
+        queue = OperationQueue()
+        queue.maxConcurrentOperationCount = ProcessInfo.processInfo.activeProcessorCount
+    }
+
+    package func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        queue.addOperation { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
+    }
+}
