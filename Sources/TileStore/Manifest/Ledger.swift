@@ -50,10 +50,7 @@ final class Ledger {
     /// Whether the reserve was given up and is still to be made again.
     var reserveGone = false
 
-    @exclusivity(unchecked) private var lockFile: OpenFile?
-    // Whether the lock file was seen to have its name since the lock was taken, and when that was last so.
-    @exclusivity(unchecked) private var isConfirmed = false
-    @exclusivity(unchecked) private var lastConfirmed: UInt64?
+    @exclusivity(unchecked) private var lock: FolderLock
     @exclusivity(unchecked) private var buffer = UnsafeMutableRawBufferPointer.allocate(
         byteCount: 1 << 16, alignment: 8)
     private let reader = LineReader()
@@ -63,6 +60,7 @@ final class Ledger {
         self.environment = environment
         files = environment.files
         self.durable = durable
+        lock = FolderLock(environment)
         hashSeed = environment.random()
     }
 
@@ -73,9 +71,8 @@ final class Ledger {
 
     func close() {
         if let journal { files.close(journal) }
-        if let lockFile { files.close(lockFile) }
         journal = nil
-        lockFile = nil
+        lock.close()
     }
 
     static func journalPath(_ n: UInt64) -> String { "manifest/journal-\(n).jsonl" }
@@ -91,10 +88,7 @@ final class Ledger {
 
     // MARK: The lock
 
-    func openLock() throws(FileError) {
-        guard lockFile == nil else { return }
-        lockFile = try files.open("lock", readOnly ? .read : .appendCreating)
-    }
+    func openLock() throws(FileError) { try lock.open(readOnly: readOnly) }
 
     /// Takes the cache's lock, waiting a bounded time.
     ///
@@ -104,13 +98,10 @@ final class Ledger {
     func acquire(wait seconds: Double, folderIsNew: Bool = false, appendsOnly: Bool = false) throws {
         while true {
             try openLock()
-            guard let lockFile else { throw StoreError(.closed, "the store is closed") }
-            try waitForLock(lockFile, seconds)
-            isConfirmed = false
-            if appendsOnly, let last = lastConfirmed, environment.coarseTicks() &- last < 10_000_000 { return }
+            try lock.take(wait: seconds, in: files.location)
+            if appendsOnly, lock.wasConfirmedLately { return }
             if try confirmFolder() { return }
-            files.close(lockFile)
-            self.lockFile = nil
+            lock.close()
             guard try folderIsNew || files.status(at: "tilecache.json") != nil else {
                 throw StoreError(
                     .noSuchCache,
@@ -123,33 +114,12 @@ final class Ledger {
     ///
     /// Only under the lock. If not, the next holder will load all anew.
     func confirmFolder() throws(FileError) -> Bool {
-        if isConfirmed { return true }
-        guard let lockFile else { return false }
-        // A lock file without a name belongs to a folder that is no more.
-        guard try files.status(of: lockFile).links > 0 else {
-            lastConfirmed = nil
-            mustLoad = true
-            return false
-        }
-        isConfirmed = true
-        lastConfirmed = environment.coarseTicks()
-        return true
+        if try lock.confirm() { return true }
+        mustLoad = true
+        return false
     }
 
-    private func waitForLock(_ file: OpenFile, _ seconds: Double) throws {
-        if try files.tryLock(file) { return }
-        let limit = environment.ticks() &+ UInt64(max(0, min(seconds, 3600)) * 1e9)
-        var pause: UInt64 = 20_000
-        while environment.ticks() < limit {
-            environment.pause(pause)
-            if try files.tryLock(file) { return }
-            pause = min(pause * 3 / 2, 2_000_000)
-        }
-        throw StoreError(
-            .locked, "another process has held \(files.location)/lock for \(seconds) s; try again, or see who holds it")
-    }
-
-    func release() { if let lockFile { files.unlock(lockFile) } }
+    func release() { lock.release() }
 
     // MARK: Loading
 
@@ -580,60 +550,4 @@ final class Ledger {
 struct AppendFailure: Error {
     var standing: Int
     var cause: FileError
-}
-
-/// The first line of a checkpoint.
-struct CheckpointHeader {
-    var sequence: UInt64 = 1
-    var nextSet: UInt32 = 1
-    var entries = 0
-    var blobs = 0
-
-    init() {}
-
-    /// Reads `{"checkpoint":…,"c":"xxxxxxxx","records":[`.
-    init?(_ line: UnsafeRawBufferPointer) {
-        let tail = ",\"c\":\"xxxxxxxx\",\"records\":[".utf8.count
-        let end = line.count - tail
-        guard end > 0, line.last == 0x5B, let sum = LineReader.checksum(line, at: end + 6),
-            LineChecksum.of(UnsafeRawBufferPointer(rebasing: line[..<end])) == sum,
-            let object = (Array(line[..<end]) + [0x7D]).withUnsafeBytes({ JSONValue($0) })?.object
-        else { return nil }
-        sequence = object["sequence"]?.unsigned ?? 1
-        nextSet = object["nextSet"]?.unsigned.flatMap { UInt32(exactly: $0) } ?? 1
-        // Hints for sizing only: bounded, because they come from outside.
-        entries = Int(clamping: min(object["entries"]?.unsigned ?? 0, 1 << 27))
-        blobs = Int(clamping: min(object["blobs"]?.unsigned ?? 0, 1 << 27))
-    }
-}
-
-/// What the tables said when lines were last carried out.
-struct Glance {
-    var hasBoot = false
-    /// How many unpinned entries, and allocated bytes, there is room for; below 0 the limit is exceeded.
-    var entryRoom = 0
-    var byteRoom: Int?
-
-    var exceedsLimits: Bool { entryRoom < 0 || (byteRoom ?? 0) < 0 }
-}
-
-/// What each stripe of readers has for itself.
-struct ReaderLocal {
-    /// Uses that have not been written down.
-    var uses = UseLog()
-    /// When this stripe last asked whether the journal has grown.
-    var lastNews: UInt64 = 0
-    var isClosed = false
-    /// Names that were looked up last, and their numbers: threads ask for tiles of one source again and again.
-    var names = LastNames()
-}
-
-/// The numbers of the names that were looked up last, good for one set of tables.
-struct LastNames {
-    var tables: ObjectIdentifier?
-    var source = ""
-    var sourceNumber: UInt16 = 0
-    var scale = 1
-    var format: String?
-    var variant: UInt16 = 0
 }

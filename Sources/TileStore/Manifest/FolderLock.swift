@@ -1,0 +1,70 @@
+/// The cache's lock as this process has it: an `flock` of a file in the cache's folder.
+///
+/// Processes that hold it one after the other may find that the folder is another one by then (moved away, purged and made
+/// again); the file that is locked then has no name any more, which one `fstat` tells.
+struct FolderLock {
+    private let environment: StoreEnvironment
+    private let files: any FileSystem
+    private var file: OpenFile?
+    // Whether the file was seen to have its name since the lock was taken, and when that was last so.
+    private var isConfirmed = false
+    private var lastConfirmed: UInt64?
+
+    init(_ environment: StoreEnvironment) {
+        self.environment = environment
+        files = environment.files
+    }
+
+    mutating func open(readOnly: Bool) throws(FileError) {
+        guard file == nil else { return }
+        file = try files.open("lock", readOnly ? .read : .appendCreating)
+    }
+
+    mutating func close() {
+        if let file { files.close(file) }
+        file = nil
+    }
+
+    /// Takes the lock, waiting so many seconds at most.
+    @inline(__always)
+    mutating func take(wait seconds: Double, in location: String) throws {
+        guard let file else { throw StoreError(.closed, "the store is closed") }
+        if try !files.tryLock(file) { try waitForLock(file, seconds, location) }
+        isConfirmed = false
+    }
+
+    func release() { if let file { files.unlock(file) } }
+
+    /// Whether the file was seen to have its name within the last 10 ms.
+    var wasConfirmedLately: Bool {
+        lastConfirmed.map { environment.coarseTicks() &- $0 < 10_000_000 } ?? false
+    }
+
+    /// Whether the file that is locked is the one that its path leads to.
+    ///
+    /// Only under the lock.
+    mutating func confirm() throws(FileError) -> Bool {
+        if isConfirmed { return true }
+        guard let file else { return false }
+        // A lock file without a name belongs to a folder that is no more.
+        guard try files.status(of: file).links > 0 else {
+            lastConfirmed = nil
+            return false
+        }
+        isConfirmed = true
+        lastConfirmed = environment.coarseTicks()
+        return true
+    }
+
+    private func waitForLock(_ file: OpenFile, _ seconds: Double, _ location: String) throws {
+        let limit = environment.ticks() &+ UInt64(max(0, min(seconds, 3600)) * 1e9)
+        var pause: UInt64 = 20_000
+        while environment.ticks() < limit {
+            environment.pause(pause)
+            if try files.tryLock(file) { return }
+            pause = min(pause * 3 / 2, 2_000_000)
+        }
+        throw StoreError(
+            .locked, "another process has held \(location)/lock for \(seconds) s; try again, or see who holds it")
+    }
+}

@@ -1,0 +1,180 @@
+// What lines of the manifest do: entries come, are used and go, and blobs with them.
+extension Tables {
+    func beginLoading() { loading = true }
+
+    /// Ends loading: puts everything in the order of its recency and settles what is pinned.
+    func finishLoading() {
+        for (digest, recency) in loadedRecencies { if let slot = find(digest) { raiseBlob(slot, to: recency) } }
+        loadedRecencies = [:]
+        loading = false
+        var order: [(recency: UInt64, slot: UInt32)] = []
+        order.reserveCapacity(max(entryCount, blobCount))
+        for slot in 0..<entries.count {
+            let record = entries[slot].pointee
+            if record.isLive, !record.isPinned { order.append((record.recency, slot)) }
+        }
+        if !order.isSortedByRecency { order.sort { $0.recency < $1.recency } }
+        for item in order { entryOrder.insert(item.slot, in: entries) }
+        order.removeAll(keepingCapacity: true)
+        for slot in 0..<blobs.count {
+            let record = blobs[slot].pointee
+            if record.isLive, record.pins == 0 { order.append((record.recency, slot)) }
+        }
+        if !order.isSortedByRecency { order.sort { $0.recency < $1.recency } }
+        for item in order { blobOrder.insert(item.slot, in: blobs) }
+        released.removeAll()
+    }
+
+    /// Enters the whole new state of a key.
+    func put(_ key: PackedKey, _ new: NewState) -> Bool {
+        nextSequence = max(nextSequence, new.recency &+ 1)
+        let oldSlot = findPhysical(key)
+        if let oldSlot, entries[oldSlot].pointee.blob != noSlot, !blobs[entries[oldSlot].pointee.blob].pointee.isLive {
+            // The name of a resource goes on being used.
+            sweepEntry(oldSlot, keepsName: true)
+            return put(key, new)
+        }
+        // The new blob is counted before the old one is let go: they may be the same.
+        var blobSlot = noSlot
+        if let digest = new.blob {
+            guard let slot = find(digest) ?? addBlob(digest, new.size) else { return false }
+            blobSlot = slot
+        }
+        guard let slot = oldSlot ?? addEntry(key) else { return false }
+        let record = entries[slot]
+        let sameBlob = oldSlot != nil && record.pointee.blob == blobSlot
+        if oldSlot != nil {
+            if !sameBlob { unlinkFromBlob(slot) }
+            details.remove(record.pointee.details)
+            releaseSet(record.pointee.set)
+        }
+        record.pointee.details = details.insert(new.details)
+        record.pointee.set = new.set
+        sets[Int(new.set)]?.uses += 1
+        record.pointee.storedAt = new.storedAt
+        record.pointee.expires = new.expires
+        record.pointee.lastUsed = new.lastUsed
+        if !sameBlob { linkToBlob(slot, blobSlot) }
+        use(slot, new.recency, at: new.lastUsed)
+        return true
+    }
+
+    struct NewState {
+        var blob: BlobDigest?
+        var size: UInt32
+        var set: UInt32
+        var details: EntryDetails
+        var storedAt: UInt32
+        var expires: UInt32
+        var recency: UInt64
+        var lastUsed: UInt32
+    }
+
+    /// Gives an entry, and through it its blob, a place in the order of use.
+    func use(_ slot: UInt32, _ recency: UInt64, at time: UInt32) {
+        nextSequence = max(nextSequence, recency &+ 1)
+        let record = entries[slot]
+        record.pointee.lastUsed = time
+        if record.pointee.recency != recency {
+            record.pointee.recency = recency
+            if !loading, !record.pointee.isPinned {
+                entryOrder.remove(slot, in: entries)
+                entryOrder.insert(slot, in: entries)
+            }
+        } else if !loading, !record.pointee.isPinned, !entryOrder.contains(slot, in: entries) {
+            entryOrder.insert(slot, in: entries)
+        }
+        if record.pointee.blob != noSlot { raiseBlob(record.pointee.blob, to: recency) }
+    }
+
+    /// Takes note of a blob's recency in a checkpoint.
+    func remember(_ digest: BlobDigest, _ recency: UInt64) {
+        loadedRecencies[digest] = max(loadedRecencies[digest] ?? 0, recency)
+        nextSequence = max(nextSequence, recency &+ 1)
+    }
+
+    func raiseBlob(_ slot: UInt32, to recency: UInt64) {
+        let blob = blobs[slot]
+        nextSequence = max(nextSequence, recency &+ 1)
+        guard blob.pointee.recency < recency else { return }
+        blob.pointee.recency = recency
+        if !loading, blob.pointee.pins == 0 {
+            blobOrder.remove(slot, in: blobs)
+            blobOrder.insert(slot, in: blobs)
+        }
+    }
+
+    func remove(_ key: PackedKey) {
+        guard let slot = findPhysical(key) else { return }
+        let blob = entries[slot].pointee.blob
+        if blob != noSlot, !blobs[blob].pointee.isLive {
+            sweepEntry(slot)
+            return
+        }
+        unlinkFromBlob(slot)
+        forgetEntry(slot)
+    }
+
+    /// Drops a blob with all its entries: they miss at once and are taken out later, in slices.
+    func drop(_ digest: BlobDigest) {
+        guard let slot = find(digest) else { return }
+        let blob = blobs[slot]
+        blobIndex.remove(slot, Self.hash(digest)) { Self.hash(blobs[$0].pointee.digest) }
+        settle(blobBytes: -Int(blob.pointee.size), pinned: blob.pointee.pins > 0)
+        blobOrder.remove(slot, in: blobs)
+        blobCount -= 1
+        entryCount -= Int(blob.pointee.references)
+        unpinnedEntries -= Int(blob.pointee.references - blob.pointee.pins)
+        logicalBytes -= Int(blob.pointee.references) * Int(blob.pointee.size)
+        blob.pointee.flags = BlobRecord.dropped
+        released.append(digest)
+        unswept.append(slot)
+    }
+
+    var hasUnswept: Bool { !unswept.isEmpty }
+
+    /// Takes out up to some entries of dropped blobs; `true` if there are more.
+    func sweep(_ limit: Int) -> Bool {
+        var left = limit
+        while let blob = unswept.last {
+            while blobs[blob].pointee.firstEntry != noSlot {
+                guard left > 0 else { return true }
+                left -= 1
+                sweepEntry(blobs[blob].pointee.firstEntry)
+            }
+            unswept.removeLast()
+            freeBlobSlot(blob)
+        }
+        return false
+    }
+
+    /// Takes out one entry of a dropped blob; its accounts were settled when the blob was dropped.
+    func sweepEntry(_ slot: UInt32, keepsName: Bool = false) {
+        detachSibling(slot)
+        entries[slot].pointee.blob = noSlot
+        // Already off the accounts: put it back before the ordinary way takes it off.
+        entryCount += 1
+        if !entries[slot].pointee.isPinned { unpinnedEntries += 1 }
+        forgetEntry(slot, keepsName: keepsName)
+    }
+
+    /// The unpinned entry that was used longest ago.
+    func oldestEntry() -> UInt32? {
+        while entryOrder.first != noSlot {
+            let slot = entryOrder.first
+            let blob = entries[slot].pointee.blob
+            if blob == noSlot || blobs[blob].pointee.isLive { return slot }
+            sweepEntry(slot)
+        }
+        return nil
+    }
+
+    func expire(_ slot: UInt32, at time: UInt32) { entries[slot].pointee.expires = time }
+}
+
+extension [(recency: UInt64, slot: UInt32)] {
+    fileprivate var isSortedByRecency: Bool {
+        for i in indices.dropFirst() where self[i].recency < self[i - 1].recency { return false }
+        return true
+    }
+}

@@ -1,0 +1,71 @@
+// What regions keep from being evicted.
+extension Tables {
+    func isPinned(_ key: PackedKey) -> Bool {
+        guard !key.isResource, let regions = regionIndexes[key.source] else { return false }
+        return regions.contains { $0.contains(z: key.zoom, x: key.column, y: key.row) }
+    }
+
+    func pin(_ blobSlot: UInt32) {
+        let blob = blobs[blobSlot]
+        blob.pointee.pins += 1
+        guard blob.pointee.pins == 1 else { return }
+        blobOrder.remove(blobSlot, in: blobs)
+        allocatedUnpinned -= allocated(blob.pointee.size)
+        allocatedPinned += allocated(blob.pointee.size)
+    }
+
+    /// - Parameter list: Whether it goes back into the order of use at once.
+    func unpin(_ blobSlot: UInt32, list: Bool) {
+        let blob = blobs[blobSlot]
+        blob.pointee.pins -= 1
+        guard blob.pointee.pins == 0 else { return }
+        allocatedPinned -= allocated(blob.pointee.size)
+        allocatedUnpinned += allocated(blob.pointee.size)
+        if list, !loading { blobOrder.insert(blobSlot, in: blobs) }
+    }
+
+    /// Replaces or removes a region and settles what is pinned.
+    ///
+    /// Costs a pass over the entries.
+    func setRegion(_ name: String, _ region: PinnedRegion?) {
+        let old = regions[name]
+        regions[name] = region
+        for source in Set([old?.source, region?.source].compactMap { $0 }) {
+            guard let number = Array(source.description.utf8).withUnsafeBytes({ sourceNumber($0) }) else { continue }
+            let indexes = regions.values.filter { $0.source == source }.map(RegionIndex.init)
+            regionIndexes[number] = indexes.isEmpty ? nil : indexes
+            settlePins(number)
+        }
+    }
+
+    func settlePins(_ source: UInt16) {
+        var unpinnedSlots: [UInt32] = []
+        var unpinnedBlobs: [UInt32] = []
+        for slot in 0..<entries.count {
+            let record = entries[slot]
+            guard record.pointee.isLive, record.pointee.key.source == source else { continue }
+            let blobSlot = record.pointee.blob
+            if blobSlot != noSlot, !blobs[blobSlot].pointee.isLive { continue }
+            let pinned = isPinned(record.pointee.key)
+            guard pinned != record.pointee.isPinned else { continue }
+            if pinned {
+                record.pointee.flags |= EntryRecord.pinned
+                entryOrder.remove(slot, in: entries)
+                unpinnedEntries -= 1
+                if blobSlot != noSlot { pin(blobSlot) }
+            } else {
+                record.pointee.flags &= ~EntryRecord.pinned
+                unpinnedEntries += 1
+                unpinnedSlots.append(slot)
+                if blobSlot != noSlot {
+                    unpin(blobSlot, list: false)
+                    if blobs[blobSlot].pointee.pins == 0 { unpinnedBlobs.append(blobSlot) }
+                }
+            }
+        }
+        guard !loading else { return }
+        entryOrder.merge(unpinnedSlots, in: entries)
+        blobOrder.merge(
+            unpinnedBlobs.filter { !blobOrder.contains($0, in: blobs) && blobs[$0].pointee.pins == 0 }, in: blobs)
+    }
+}
