@@ -79,10 +79,13 @@ extension TileStore {
     }
 
     /// Stores a tile whose bytes are in a file of the caller's, which stays as it is.
+    ///
+    /// The file is read into memory as a whole, so that one that changes meanwhile does no harm: what is stored is what was
+    /// hashed.
     @discardableResult
     public func put(fileAt path: String, for key: TileKey, metadata: TileMetadata) throws -> PutOutcome {
         let data: Data
-        do { data = try Data(contentsOf: URL(fileURLWithPath: path), options: .mappedIfSafe) } catch {
+        do { data = try Data(contentsOf: URL(fileURLWithPath: path)) } catch {
             throw StoreError(.io, "\(path) cannot be read: \(error)", cause: error)
         }
         return try put(data, for: key, metadata: metadata)

@@ -19,7 +19,7 @@ struct CacheAgainstHostileOriginTests {
         var timeout: Duration
 
         init(
-            _ name: String, _ code: TileCacheError.Code, timeout: Duration = .seconds(30),
+            _ name: String, _ code: TileCacheError.Code, timeout: Duration = .seconds(300),
             _ answer: @escaping @Sendable (OriginRequest) -> LocalAnswer
         ) {
             testDescription = name
@@ -88,7 +88,7 @@ struct CacheAgainstHostileOriginTests {
 
         func set(_ next: @escaping @Sendable (OriginRequest) -> LocalAnswer) { answer.withLock { $0 = next } }
 
-        func source(_ base: String? = nil, timeout: Duration = .seconds(30)) throws -> TileSource {
+        func source(_ base: String? = nil, timeout: Duration = .seconds(300)) throws -> TileSource {
             var source = try TileSource("t", template: "\(base ?? origin.url)/{z}/{x}/{y}.png")
             source.timeout = timeout
             source.bodyLimit = 1 << 20

@@ -29,13 +29,13 @@ extension TileTransport {
     /// Sends a GET request and gives back what came, or the error.
     func get(
         _ origin: LocalOrigin, _ path: String = "/secret?token=secret", _ fields: HTTPFields = [:],
-        bodyLimit: Int = 1 << 20, timeout: Duration = .seconds(10)
+        bodyLimit: Int = 1 << 20, timeout: Duration = .seconds(300)
     ) async -> Result<TransportResponse, TransportError> {
         await outcome(origin.request(path, fields), bodyLimit: bodyLimit, timeout: timeout)
     }
 
     func outcome(
-        _ head: HTTPRequest, bodyLimit: Int = 1 << 20, timeout: Duration = .seconds(10)
+        _ head: HTTPRequest, bodyLimit: Int = 1 << 20, timeout: Duration = .seconds(300)
     ) async -> Result<TransportResponse, TransportError> {
         do {
             return .success(try await send(TransportRequest(head: head, bodyLimit: bodyLimit, timeout: timeout)))

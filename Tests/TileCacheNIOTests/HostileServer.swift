@@ -11,7 +11,7 @@ struct HostileServer: Sendable, CustomTestStringConvertible {
     var expected: TransportError.Code
     /// What URLSession on Linux makes of it instead; `nil` for the same.
     var onLinuxURLSession: Gap?
-    var timeout: Duration = .seconds(20)
+    var timeout: Duration = .seconds(300)
 
     var testDescription: String { name }
 
@@ -19,6 +19,8 @@ struct HostileServer: Sendable, CustomTestStringConvertible {
     enum Gap: Sendable {
         /// Another error.
         case error(TransportError.Code)
+        /// This error or that, as time allows.
+        case anyError
         /// An answer where there should be an error.
         case answer
         /// Foundation ends the process: "Transfer completed, but there's no response". Cannot be tested in this one.
@@ -45,7 +47,7 @@ struct HostileServer: Sendable, CustomTestStringConvertible {
         HostileServer(
             name: "sends interim answers for ever",
             answer: .raw(.endless(Array("HTTP/1.1 103 Early Hints\r\n\r\n".utf8))), expected: .timeout,
-            timeout: .seconds(1)),
+            onLinuxURLSession: .anyError, timeout: .seconds(1)),
         HostileServer(
             name: "closes before the head", answer: .raw(.close), expected: .connection,
             onLinuxURLSession: .error(.malformed)),
@@ -114,7 +116,7 @@ struct HostileServer: Sendable, CustomTestStringConvertible {
         HostileServer(
             name: "sends fields without end",
             answer: .raw(.text("HTTP/1.1 200 OK\n"), .endless(Array("Field: value\r\n".utf8))),
-            expected: .headTooLarge, onLinuxURLSession: .error(.timeout), timeout: .seconds(5)),
+            expected: .headTooLarge, onLinuxURLSession: .error(.timeout)),
         HostileServer(
             name: "speaks no HTTP", answer: .raw(.text("220 mail.example ESMTP\n"), .close), expected: .malformed),
         HostileServer(

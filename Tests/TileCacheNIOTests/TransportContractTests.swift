@@ -293,13 +293,17 @@ struct TransportContractTests {
         let transport = carrier.make()
         let clock = ContinuousClock()
         let start = clock.now
-        let result = await transport.get(origin, timeout: server.timeout)
+        var timeout = server.timeout
+        // Where the deadline is what ends it, there is no need to wait for long.
+        if case .error(.timeout) = gap { timeout = .seconds(5) }
+        let result = await transport.get(origin, timeout: timeout)
         let took = start.duration(to: clock.now)
 
         let expected: TransportError.Code? =
             switch gap {
             case nil: server.expected
             case .error(let code): code
+            case .anyError: result.code ?? server.expected
             case .answer, .trap: nil
             }
         #expect(result.code == expected, "\(result)")
@@ -308,7 +312,7 @@ struct TransportContractTests {
             #expect(!error.description.contains("secret"))
         }
         // The deadline is for the whole exchange; the rest is for a machine that is busy.
-        #expect(took < server.timeout + .seconds(120))
+        #expect(took < timeout + .seconds(120))
         #expect(await transport.get(origin, "/after").text == "well", "the transport goes on")
         withExtendedLifetime(transport) {}
     }
