@@ -107,7 +107,7 @@ struct TileReply: Sendable {
             return
         }
         var fields = common
-        let type = metadata.response.mediaType ?? BodyType.of(data, coding: coding, fallback: source.fallbackType)
+        let type = metadata.response.mediaType ?? BodySignature(data).pictureType ?? source.fallbackType
         for field in TileFields.content(type: type, coding: coding) { fields.append(field) }
         response = HTTPResponse(status: .ok, headerFields: fields)
         parts = [("", data)]
@@ -149,20 +149,5 @@ struct TileReply: Sendable {
         parts = [("", body)]
         length = Int64(body.count)
         result = .miss
-    }
-}
-
-/// The media type of bytes about which nobody has said one.
-enum BodyType {
-    static func of(_ data: Data, coding: String?, fallback: String) -> String {
-        guard coding == nil else { return fallback }
-        let head = Array(data.prefix(12))
-        if head.starts(with: [0x89, 0x50, 0x4E, 0x47]) { return "image/png" }
-        if head.starts(with: [0xFF, 0xD8, 0xFF]) { return "image/jpeg" }
-        if head.starts(with: Array("RIFF".utf8)), head.dropFirst(8).elementsEqual(Array("WEBP".utf8)) {
-            return "image/webp"
-        }
-        if head.starts(with: Array("GIF8".utf8)) { return "image/gif" }
-        return fallback
     }
 }
