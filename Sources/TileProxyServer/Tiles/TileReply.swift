@@ -78,7 +78,9 @@ struct TileReply: Sendable {
             return
         }
         var coding = metadata.response.contentEncoding
-        if coding == nil, source.configuration.kind == .vector, data.starts(with: [0x1F, 0x8B]) { coding = "gzip" }
+        if coding == nil, source.configuration.servedKind == .vector, data.starts(with: [0x1F, 0x8B]) {
+            coding = "gzip"
+        }
         let varies = coding != nil
         var isDecoded = false
         if coding?.lowercased() == "gzip" || coding?.lowercased() == "x-gzip", !request.permitsGzip,
@@ -86,8 +88,10 @@ struct TileReply: Sendable {
         {
             (data, coding, isDecoded) = (decoded, nil, true)
         }
-        let blob = tile.blob ?? tile.data?.withUnsafeBytes { BlobDigest(hashing: $0) }
-        let tag = TileFields.tag(metadata, blob: blob, isDecoded: isDecoded)
+        let tag =
+            TileFields.tag(metadata, blob: tile.blob, isDecoded: isDecoded)
+            ?? TileFields.tag(
+                metadata, blob: tile.data?.withUnsafeBytes { BlobDigest(hashing: $0) }, isDecoded: isDecoded)
         var common = TileFields.common(
             metadata, tag: tag, varies: varies, mayBeKept: tile.mayBeKept, allowedOrigin: source.allowedOrigin)
         common[.age] = String(age)
