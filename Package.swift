@@ -21,6 +21,7 @@ let package = Package(
         .library(name: "TileCacheNIO", targets: ["TileCacheNIO"]),
         .library(name: "TileStore", targets: ["TileStore"]),
         .library(name: "TileArchive", targets: ["TileArchive"]),
+        .library(name: "TileCacheArchive", targets: ["TileCacheArchive"]),
         .executable(name: "tilegc", targets: ["tilegc"]),
         .executable(name: "tileproxy", targets: ["tileproxy"]),
     ],
@@ -90,6 +91,10 @@ let package = Package(
             ],
             swiftSettings: settings),
         .target(
+            name: "TileCacheArchive",
+            dependencies: ["TileArchive", "TileCache", "TileStore"],
+            swiftSettings: settings),
+        .target(
             name: "TileCacheTesting",
             dependencies: [
                 "TileStore",
@@ -124,7 +129,9 @@ let package = Package(
                 "ContentCoding",
                 "TileStore",
                 "HTTPCaching",
+                "TileArchive",
                 "TileCache",
+                "TileCacheArchive",
                 "TileCacheNIO",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "Logging", package: "swift-log"),
@@ -186,7 +193,8 @@ let package = Package(
         .testTarget(
             name: "TileArchiveTests",
             dependencies: [
-                "TileArchive", "ContentCoding", "TileStore", "TileStoreTesting",
+                "TileArchive", "TileCache", "TileCacheArchive", "ContentCoding", "TileStore", "TileStoreTesting",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "GRDB", package: "GRDB.swift"),
             ],
             swiftSettings: settings),
@@ -203,6 +211,7 @@ let package = Package(
             dependencies: [
                 "TileProxyServer",
                 "ContentCoding",
+                "TileArchive",
                 "TileCache",
                 "TileCacheNIO",
                 "TileStore",

@@ -32,6 +32,8 @@ let package = Package(
             dependencies: [
                 .product(name: "TileStore", package: "swift-tile-cache"),
                 .product(name: "TileArchive", package: "swift-tile-cache"),
+                .product(name: "TileCache", package: "swift-tile-cache"),
+                .product(name: "TileCacheArchive", package: "swift-tile-cache"),
                 .product(name: "GRDB", package: "GRDB.swift"),
             ]),
     ],

@@ -49,8 +49,13 @@ forbid "only TileArchive touches SQLite" 'GRDB|GRDBSQLite|SQLite3' \
     $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name TileArchive)
 forbid "TileStoreTesting is for tests" 'TileStoreTesting|Testing|XCTest' \
     Sources/TileStore Sources/TileArchive Sources/tilegc
-forbid "the server is a server: no command lines, no archives, no tests' things" \
-    "ArgumentParser|MapKit|SQLite3|TileArchive|TileStoreTesting|Testing" Sources/TileProxyServer
+forbid "archives as sources join two targets, and know nothing of servers" \
+    "HTTPTypes|HTTPCaching|NIO[A-Za-z]*|AsyncHTTPClient|FoundationNetworking|ArgumentParser|MapKit|TileCacheNIO" \
+    Sources/TileCacheArchive
+forbid "the server is a server: no command lines, no tests' things" \
+    "ArgumentParser|MapKit|SQLite3|TileStoreTesting|Testing" Sources/TileProxyServer
+forbid "one file of the server opens archives" 'TileArchive|TileCacheArchive' \
+    $(find Sources/TileProxyServer -name '*.swift' ! -name ArchiveOfSource.swift)
 forbid "the HTTP server and the client towards origins know nothing of tiles" \
     "TileStore|TileCache[A-Za-z]*|TileArchive" Sources/TileProxyServer/HTTP Sources/TileProxyServer/Upstream
 forbid "only the tools read command lines" 'ArgumentParser' \

@@ -19,6 +19,8 @@ public final class TileCache: Sendable {
     let configuration: TileCacheConfiguration
     let clock: CacheClock
     let pool: BlockingPool
+    /// For tiles that are files or in archives of this machine.
+    let localPool: BlockingPool
     let gate: HostGate
     let failures: FailureLog
     let flights = SingleFlight<FlightKey, CachedTile>()
@@ -57,6 +59,7 @@ public final class TileCache: Sendable {
         self.configuration = configuration
         self.clock = clock
         pool = BlockingPool(threads: configuration.fileThreads)
+        localPool = BlockingPool(threads: configuration.fileThreads)
         gate = HostGate(perHost: configuration.requestsPerHost)
         failures = FailureLog(backoff: configuration.backoff, clock: clock)
         userAgent = configuration.userAgent ?? UserAgent.standard
@@ -68,6 +71,7 @@ public final class TileCache: Sendable {
     public func close() throws {
         flights.close()
         pool.close()
+        localPool.close()
         try store.close()
     }
 

@@ -123,6 +123,7 @@ final class Reloader: Sendable {
             for key in new.needingRestart(from: old) {
                 logger.warning("a change needs a new start", metadata: ["key": "\(key)"])
             }
+            for warning in table.warnings { logger.warning("\(warning)") }
             parts.adopt(table)
             changeLimits(new, old)
             // What needs a new start stays as it is, so that the next reload says it again.

@@ -50,6 +50,7 @@ package struct ProxyService: Sendable {
             table = try SourceTable(configuration)
             log = try configuration.accessLog.map { wanted throws(ConfigError) in try AccessLog(wanted) }
         } catch { throw Failure(status: 64, message: error.description) }
+        for warning in table.warnings { logger.warning("\(warning)") }
         let store = try openStore()
         let group = MultiThreadedEventLoopGroup(numberOfThreads: configuration.threads)
         let parts = try Parts(configuration, table, store, group, log, logger)

@@ -97,41 +97,49 @@ extension TileStore {
             return tables.read { t, _ in few.compactMap { t.packed($0) } }
         }
         let matcher = try Matcher(selection, now: environment.now())
-        var found: [(recency: UInt64, key: PackedKey)] = []
+        if order == .recency {
+            var found: [(recency: UInt64, key: PackedKey)] = []
+            scan { t, slot in
+                let record = t.entries[slot].pointee
+                if matcher.matches(record, t) { found.append((record.recency, record.key)) }
+            }
+            found.sort { $0.recency < $1.recency }
+            return found.map(\.key)
+        }
+        // Counted first: of a list of millions that grows as it is filled, two would be there at a time.
+        var count = 0
+        scan { t, slot in if matcher.matches(t.entries[slot].pointee, t) { count += 1 } }
+        var found: [PackedKey] = []
+        found.reserveCapacity(count)
         scan { t, slot in
             let record = t.entries[slot].pointee
-            if matcher.matches(record, t) { found.append((record.recency, record.key)) }
+            if matcher.matches(record, t) { found.append(record.key) }
         }
-        switch order {
-        case .recency: found.sort { $0.recency < $1.recency }
-        case .key:
-            // Numbers of names say nothing about their order.
-            let (sources, variants) = tables.read { t, _ in
-                (t.sources.ranks(by: <), t.variants.ranks { ($0.scale, $0.format ?? "") < ($1.scale, $1.format ?? "") })
-            }
-            found.sort { a, b in
-                let (p, q) = (a.key, b.key)
-                if p.source != q.source { return sources[Int(p.source)] < sources[Int(q.source)] }
-                if p.position != q.position { return p.position < q.position }
-                return variants[Int(p.variant)] < variants[Int(q.variant)]
-            }
-            sortResources(&found)
-        case nil: break
+        guard order == .key else { return found }
+        // Numbers of names say nothing about their order.
+        let (sources, variants) = tables.read { t, _ in
+            (t.sources.ranks(by: <), t.variants.ranks { ($0.scale, $0.format ?? "") < ($1.scale, $1.format ?? "") })
         }
-        return found.map(\.key)
+        found.sort { p, q in
+            if p.source != q.source { return sources[Int(p.source)] < sources[Int(q.source)] }
+            if p.position != q.position { return p.position < q.position }
+            return variants[Int(p.variant)] < variants[Int(q.variant)]
+        }
+        sortResources(&found)
+        return found
     }
 
     /// Resources are numbered as they came; among themselves they go by their names.
-    private func sortResources(_ found: inout [(recency: UInt64, key: PackedKey)]) {
+    private func sortResources(_ found: inout [PackedKey]) {
         var from = 0
         while from < found.count {
-            guard found[from].key.isResource else {
+            guard found[from].isResource else {
                 from += 1
                 continue
             }
             var to = from
-            while to < found.count, found[to].key.isResource, found[to].key.source == found[from].key.source { to += 1 }
-            let named = tables.read { t, _ in found[from..<to].map { (name: t.key($0.key), item: $0) } }
+            while to < found.count, found[to].isResource, found[to].source == found[from].source { to += 1 }
+            let named = tables.read { t, _ in found[from..<to].map { (name: t.key($0), item: $0) } }
             found.replaceSubrange(from..<to, with: named.sorted { $0.name < $1.name }.map(\.item))
             from = to
         }

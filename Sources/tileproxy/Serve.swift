@@ -37,7 +37,7 @@ struct Serve: AsyncParsableCommand {
     @Option(
         name: .customLong("source"),
         help: ArgumentHelp(
-            "A tile source: the URL of a tile, or the path of a file, with {z} {x} {y}. May be repeated.",
+            "A source: a tile's URL or file with {z} {x} {y}, or an .mbtiles or .pmtiles file. May be repeated.",
             valueName: "name=template"),
         transform: ArgumentValues.source)
     var sources: [SourceConfiguration] = []

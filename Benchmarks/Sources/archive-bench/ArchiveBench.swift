@@ -5,10 +5,10 @@ import Foundation
 /// `archive-bench FILE.mbtiles [ROUNDS]`
 @main
 enum ArchiveBench {
-    static func main() throws {
+    static func main() async throws {
         let arguments = CommandLine.arguments
         if arguments.count >= 3, arguments[1] == "step" {
-            let result = try Step(rawValue: arguments[2])?.run(Array(arguments.dropFirst(3)))
+            let result = try await Step(rawValue: arguments[2])?.run(Array(arguments.dropFirst(3)))
             var usage = rusage()
             // Kilobytes on Linux, bytes on Apple's systems.
             #if canImport(Darwin)
@@ -51,28 +51,51 @@ struct Rounds {
                 print("round \(round + 1) \(step.rawValue): \(result.seconds) s, \(Int(result.peak)) MB")
             }
         }
+        report(samples)
+    }
+
+    /// Each figure beside what it has to reach, and what that is measured by.
+    private func report(_ samples: [Step: [Step.Result]]) {
         func middle(_ step: Step) -> Double { median(samples[step]?.map(\.seconds) ?? []) }
-        func peak(_ step: Step) -> Int { Int(samples[step]?.map(\.peak).max() ?? 0) }
-        let floor = median(
-            zip(samples[.readRows] ?? [], samples[.createFiles] ?? []).map { $0.seconds + $1.seconds })
-        let bytes = Double(samples[.readRows]?.first?.bytes ?? 0)
-        func line(_ name: String, _ value: String) { print("\(name): \(value)") }
-        func decimal(_ value: Double, _ places: Int = 2) -> String { String(format: "%.\(places)f", value) }
-        print("")
-        line(
-            "import from MBTiles",
-            "\(decimal(middle(.importMBTiles))) s, \(decimal(middle(.importMBTiles) / floor))x of reading the rows and "
-                + "creating the unique files (\(decimal(floor)) s); peak \(peak(.importMBTiles)) MB")
-        for step in [Step.exportPMTiles, .exportMBTiles] {
-            line(
-                step.rawValue,
-                "\(decimal(middle(step))) s, \(decimal(bytes / middle(step) / 1e6, 0)) MB/s of tiles; peak \(peak(step)) MB; "
-                    + "file \(samples[step]?.first?.bytes ?? 0) bytes")
+        func bytes(_ step: Step) -> Double { Double(samples[step]?.first?.bytes ?? 0) }
+        func line(_ name: String, _ value: Double, _ most: Double, _ unit: String, _ words: String, least: Bool = false)
+        {
+            let mark = (least ? value >= most : value <= most) ? "ok  " : "MISS"
+            let bound = least ? "at least" : "at most"
+            print("\(mark) \(name): \(decimal(value)) \(unit) (\(bound) \(decimal(most))); \(words)")
         }
-        for step in [Step.randomPMTiles, .randomMBTiles] {
-            line(step.rawValue, "\(decimal(middle(step) * 1e6)) µs a tile; peak \(peak(step)) MB")
+        // Ratios of the same round: what else the machine does changes from minute to minute.
+        let floors = zip(samples[.readRows] ?? [], samples[.createFiles] ?? []).map { $0.seconds + $1.seconds }
+        let ratios = zip(samples[.importMBTiles] ?? [], floors).map { $0.seconds / $1 }
+        print("")
+        let read = decimal(middle(.readRows))
+        let create = decimal(middle(.createFiles))
+        var words =
+            "\(decimal(middle(.importMBTiles))) s; floor \(read) s to read the rows and \(create) s to create the "
+        words += "unique files; again \(decimal(middle(.importAgain))) s"
+        line("import from MBTiles", median(ratios), 1.3, "x", words)
+        for (step, most) in [(Step.exportPMTiles, 1.02), (.exportMBTiles, .infinity)] {
+            let speed = bytes(.readRows) / middle(step) / 1e6
+            line("\(step.rawValue)", speed, 60, "MB/s of tiles", "\(decimal(middle(step))) s", least: true)
+            let size = bytes(step) / bytes(.createFiles)
+            let words = "\(Int(bytes(step))) bytes; contents once have \(Int(bytes(.createFiles)))"
+            if most.isFinite {
+                line("its size", size, most, "x", words)
+            } else {
+                print("     its size: \(decimal(size)) x; \(words)")
+            }
+        }
+        for step in [Step.randomPMTiles, .randomMBTiles, .sourcePMTiles, .sourceMBTiles] {
+            line(step.rawValue, middle(step) * 1e6, 15, "µs", "median of \(count) means")
+        }
+        for step in [Step.importMBTiles, .importAgain, .exportPMTiles, .exportMBTiles] {
+            line(
+                "memory of \(step.rawValue)", samples[step]?.map(\.peak).max() ?? .nan, 64, "MB",
+                "VmHWM, most of all rounds")
         }
     }
+
+    private func decimal(_ value: Double) -> String { String(format: "%.2f", value) }
 
     private func child(_ step: Step, _ work: String) throws -> Step.Result {
         let process = Process()

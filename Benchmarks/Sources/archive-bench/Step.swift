@@ -1,6 +1,8 @@
 import Foundation
 import GRDB
 import TileArchive
+import TileCache
+import TileCacheArchive
 import TileStore
 
 /// One thing that is measured.
@@ -8,10 +10,13 @@ enum Step: String, CaseIterable {
     case readRows = "read rows"
     case createFiles = "create files"
     case importMBTiles = "import MBTiles"
+    case importAgain = "import MBTiles again"
     case exportPMTiles = "export PMTiles"
     case exportMBTiles = "export MBTiles"
     case randomPMTiles = "random tile of PMTiles"
     case randomMBTiles = "random tile of MBTiles"
+    case sourcePMTiles = "random tile of a PMTiles source"
+    case sourceMBTiles = "random tile of an MBTiles source"
 
     struct Result {
         var seconds: Double
@@ -22,16 +27,18 @@ enum Step: String, CaseIterable {
     }
 
     /// Runs it on an MBTiles file, with a folder for what it makes.
-    func run(_ arguments: [String]) throws -> Result {
+    func run(_ arguments: [String]) async throws -> Result {
         let (file, work) = (arguments[0], arguments[1])
         switch self {
         case .readRows: return try readRows(file)
         case .createFiles: return try createFiles(file, work + "/raw")
-        case .importMBTiles: return try importAll(file, work + "/cache")
+        case .importMBTiles, .importAgain: return try importAll(file, work + "/cache")
         case .exportPMTiles: return try export(work + "/cache", to: work + "/out.pmtiles")
         case .exportMBTiles: return try export(work + "/cache", to: work + "/out.mbtiles")
         case .randomPMTiles: return try lookUp(work + "/out.pmtiles")
         case .randomMBTiles: return try lookUp(work + "/out.mbtiles")
+        case .sourcePMTiles: return try await ask(work + "/out.pmtiles", work)
+        case .sourceMBTiles: return try await ask(work + "/out.mbtiles", work)
         }
     }
 
@@ -109,12 +116,7 @@ enum Step: String, CaseIterable {
     /// The mean of many look-ups of tiles that are there, after one round to warm up.
     private func lookUp(_ path: String) throws -> Result {
         let archive = try ArchiveFormat(path: path).open(path)
-        let zooms = archive.metadata.zooms ?? 0...0
-        var random = SystemRandomNumberGenerator()
-        let places = (0..<20_000).map { _ -> (z: Int, x: Int, y: Int) in
-            let z = Int.random(in: zooms, using: &random)
-            return (z, Int.random(in: 0..<(1 << z), using: &random), Int.random(in: 0..<(1 << z), using: &random))
-        }
+        let places = places(archive.metadata.zooms)
         var bytes = 0
         for place in places { bytes += try archive.tile(z: place.z, x: place.x, y: place.y)?.data.count ?? 0 }
         var result = try timed {
@@ -123,6 +125,32 @@ enum Step: String, CaseIterable {
         }
         result.seconds /= Double(places.count)
         return result
+    }
+
+    /// The same by way of a `TileCache`, with entity tags and on its threads, one after another.
+    private func ask(_ path: String, _ work: String) async throws -> Result {
+        let source = try TileSource("archive", archive: path)
+        let cache = try TileCache(at: work + "/empty")
+        let places = places(source.zooms)
+        var bytes = 0
+        for place in places {
+            bytes += try await cache.tile(source, z: place.z, x: place.x, y: place.y)?.data?.count ?? 0
+        }
+        let start = DispatchTime.now().uptimeNanoseconds
+        for place in places {
+            bytes += try await cache.tile(source, z: place.z, x: place.x, y: place.y)?.data?.count ?? 0
+        }
+        let seconds = Double(DispatchTime.now().uptimeNanoseconds - start) / 1e9
+        try cache.close()
+        return Result(seconds: seconds / Double(places.count), bytes: bytes)
+    }
+
+    private func places(_ zooms: ClosedRange<Int>?) -> [(z: Int, x: Int, y: Int)] {
+        var random = SystemRandomNumberGenerator()
+        return (0..<20_000).map { _ in
+            let z = Int.random(in: zooms ?? 0...0, using: &random)
+            return (z, Int.random(in: 0..<(1 << z), using: &random), Int.random(in: 0..<(1 << z), using: &random))
+        }
     }
 }
 

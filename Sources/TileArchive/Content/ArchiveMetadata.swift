@@ -102,6 +102,7 @@ public struct ArchiveMetadata: Sendable, Equatable {
         let box = (
             limited(numbers[0], 180), limited(numbers[1], 90), limited(numbers[2], 180), limited(numbers[3], 90)
         )
+        // What is no box says nothing about the map, and the tiles themselves tell where they are.
         return try? GeoBox(west: box.0, south: box.1, east: box.2, north: box.3)
     }
 
@@ -109,6 +110,35 @@ public struct ArchiveMetadata: Sendable, Equatable {
         guard numbers.count >= 2, (-180...180).contains(numbers[0]), (-90...90).contains(numbers[1]) else { return nil }
         let zoom = numbers.count > 2 ? Int(exactly: numbers[2].rounded()) ?? 0 : 0
         return Center(longitude: numbers[0], latitude: numbers[1], zoom: min(max(zoom, 0), 31))
+    }
+}
+
+/// A layer of vector tiles, as an archive's metadata describes it.
+public struct VectorLayer: Sendable, Hashable {
+    /// Its name in the tiles.
+    public var id: String
+    /// The names of its attributes, each with a word on what it holds, such as `Number`.
+    public var fields: [String: String]
+    /// What it is, for people.
+    public var description: String?
+    /// The first and the last zoom that it is in.
+    public var minzoom, maxzoom: Int?
+}
+
+extension ArchiveMetadata {
+    /// The layers of vector tiles; empty where nothing is said about them.
+    ///
+    /// `vector_layers` of PMTiles, MBTiles and TileJSON; layers without a name are left out.
+    public var vectorLayers: [VectorLayer] {
+        let listed = others.first { $0.name == "vector_layers" }?.value.array ?? []
+        return listed.prefix(1000).compactMap { layer in
+            guard let id = layer["id"]?.string else { return nil }
+            var fields: [String: String] = [:]
+            for field in layer["fields"]?.members ?? [] { fields[field.name] = field.value.string ?? "" }
+            return VectorLayer(
+                id: id, fields: fields, description: layer["description"]?.string,
+                minzoom: layer["minzoom"]?.integer, maxzoom: layer["maxzoom"]?.integer)
+        }
     }
 }
 
@@ -170,6 +200,7 @@ extension ArchiveMetadata {
             let spans = list.compactMap { span -> TileSpan? in
                 let numbers = span.array?.compactMap(\.integer) ?? []
                 guard numbers.count == 5, numbers[1] <= numbers[2], numbers[3] <= numbers[4] else { return nil }
+                // One that is none leaves the whole region out, below: a part of it would pin less than was meant.
                 return try? TileSpan(zoom: numbers[0], columns: numbers[1]...numbers[2], rows: numbers[3]...numbers[4])
             }
             guard spans.count == list.count else { return nil }

@@ -17,6 +17,8 @@ enum MapGrid {
         func latitude(_ row: Int) -> Double {
             rounded(atan(sinh(.pi * (1 - 2 * Double(row) / edge))) * 180 / .pi)
         }
+        // Tiles of the pyramid have edges in range and in order, so there always is a box; without one, metadata just say
+        // nothing of bounds.
         return try? GeoBox(
             west: longitude(columns.lowerBound), south: latitude(rows.upperBound + 1),
             east: longitude(columns.upperBound + 1), north: latitude(rows.lowerBound))

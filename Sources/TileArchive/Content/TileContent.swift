@@ -27,23 +27,19 @@ package struct TileContent: Hashable, Sendable {
     /// - Parameter format: The claim: a file's extension, or the `format` of an archive's metadata.
     package init(of data: Data, format: String?) {
         guard Gzip.isMarked(data) else {
-            mediaType = Self.byBytes(data) ?? Self.byFormat(format, ofText: data)
+            mediaType = Self.mediaType(of: data, format: format)
             return
         }
         contentEncoding = "gzip"
         // A cheap look is enough: a picture that somebody compressed shows its magic at once.
         let inside = Gzip.start(of: data, count: 16) ?? Data()
         if Gzip.isMarked(inside) { contentEncoding = "gzip, gzip" }
-        mediaType = Self.byBytes(inside) ?? Self.byFormat(format, ofText: inside)
+        mediaType = Self.mediaType(of: inside, format: format)
     }
 
     /// Whether the bytes are a web page: a server's error page that somebody saved as a tile.
     package static func isWebPage(_ data: Data) -> Bool {
-        // Most tiles show at their first byte that they are none.
-        guard let first = data.first, first == 0x3C || first == 0xEF || first <= 0x20 else { return false }
-        let start = String(decoding: data.prefix(64), as: UTF8.self).lowercased()
-        let text = start.drop { $0.isWhitespace || $0 == "\u{FEFF}" }
-        return text.hasPrefix("<!doctype html") || text.hasPrefix("<html")
+        BodySignature(data) == .html
     }
 
     /// The extension for a file of that type; `bin` where there is none.
@@ -51,7 +47,7 @@ package struct TileContent: Hashable, Sendable {
         let essence = mediaType.map { type in
             type.prefix { $0 != ";" }.lowercased().filter { $0 != " " }
         }
-        return essence.flatMap { formats[$0] } ?? byBytes(data).flatMap { formats[$0] } ?? "bin"
+        return essence.flatMap { formats[$0] } ?? BodySignature(data).pictureType.flatMap { formats[$0] } ?? "bin"
     }
 
     /// Whether a type is a picture, which programs expect to find uncompressed in a folder or an archive.
@@ -65,39 +61,20 @@ package struct TileContent: Hashable, Sendable {
         "application/json": "json", "application/geo+json": "geojson",
     ]
 
-    private static func byBytes(_ data: Data) -> String? {
-        data.withUnsafeBytes { bytes in
-            func starts(_ text: StaticString, at offset: Int = 0) -> Bool {
-                let count = text.utf8CodeUnitCount
-                guard bytes.count >= offset + count else { return false }
-                for i in 0..<count where bytes[offset + i] != text.utf8Start[i] { return false }
-                return true
-            }
-            guard let first = bytes.first else { return nil }
-            switch first {
-            case 0x89:
-                return bytes.prefix(8).elementsEqual([0x89, 0x50, 0x4E, 0x47, 13, 10, 26, 10]) ? "image/png" : nil
-            case 0xFF: return bytes.prefix(3).elementsEqual([0xFF, 0xD8, 0xFF]) ? "image/jpeg" : nil
-            case UInt8(ascii: "R"): return starts("RIFF") && starts("WEBP", at: 8) ? "image/webp" : nil
-            case UInt8(ascii: "G"): return starts("GIF87a") || starts("GIF89a") ? "image/gif" : nil
-            default: return starts("ftypavif", at: 4) || starts("ftypavis", at: 4) ? "image/avif" : nil
-            }
-        }
-    }
-
-    /// For what bytes cannot tell.
+    /// By the bytes, else by the claim.
     ///
     /// A picture's extension proves nothing, since its bytes would have shown it.
-    private static func byFormat(_ format: String?, ofText data: Data) -> String? {
+    private static func mediaType(of data: Data, format: String?) -> String? {
+        let signature = BodySignature(data)
+        if let picture = signature.pictureType { return picture }
         switch format {
         case "pbf", "mvt": return vectorTile
         case "json": return "application/json"
         case "geojson": return "application/geo+json"
         default:
-            let first = data.first { $0 != 0x20 && $0 != 0x0A && $0 != 0x0D && $0 != 0x09 }
-            if first == UInt8(ascii: "{") { return "application/json" }
+            if signature == .json { return "application/json" }
             // A vector tile begins with a layer: field 3, of bytes.
-            return first == 0x1A ? vectorTile : nil
+            return data.first == 0x1A ? vectorTile : nil
         }
     }
 }

@@ -21,6 +21,7 @@ final class InputFile: Sendable {
     /// When it was last written, in seconds since 1970.
     let modified: Int64
     private let descriptor: Int32
+    private let written: timespec
 
     init(_ path: String) throws {
         // O_NONBLOCK: opening a pipe must not wait for its writer.
@@ -40,9 +41,24 @@ final class InputFile: Sendable {
         self.descriptor = descriptor
         size = UInt64(clamping: status.st_size)
         modified = modificationTime(status)
+        written = lastWritten(status)
     }
 
     deinit { close(descriptor) }
+
+    /// Makes sure that what was read is of the file that was opened, and not of another that was written over it.
+    ///
+    /// A file that is replaced by renaming another one stays what it was for who has it open.
+    func checkUnchanged() throws {
+        var status = stat()
+        guard fstat(descriptor, &status) == 0 else { throw ArchiveError.system("cannot examine \(path)") }
+        let now = lastWritten(status)
+        guard UInt64(clamping: status.st_size) == size, now.tv_sec == written.tv_sec, now.tv_nsec == written.tv_nsec
+        else {
+            throw ArchiveError(
+                .busy, "\(path) was written over while it was open: open it again (and replace it by renaming)")
+        }
+    }
 
     /// Reads exactly so many bytes.
     ///
@@ -76,11 +92,13 @@ final class InputFile: Sendable {
 }
 
 /// When a file was last written, in seconds since 1970.
-func modificationTime(_ status: stat) -> Int64 {
+func modificationTime(_ status: stat) -> Int64 { Int64(lastWritten(status).tv_sec) }
+
+private func lastWritten(_ status: stat) -> timespec {
     #if canImport(Darwin)
-    Int64(status.st_mtimespec.tv_sec)
+    status.st_mtimespec
     #else
-    Int64(status.st_mtim.tv_sec)
+    status.st_mtim
     #endif
 }
 

@@ -10,12 +10,16 @@ package final class RecordSorter<Record: BitwiseCopyable & Comparable> {
     /// How many records were added.
     package private(set) var count = 0
 
-    package init(memory: Int = 8 << 20) {
+    package init(memory: Int = 4 << 20) {
         recordsInMemory = max(2, memory / MemoryLayout<Record>.stride)
     }
 
     package func add(_ record: Record) throws {
         if records.count >= recordsInMemory { try spill() }
+        // Never doubled beyond what may be used.
+        if records.count == records.capacity, records.count * 2 > recordsInMemory {
+            records.reserveCapacity(recordsInMemory)
+        }
         records.append(record)
         count += 1
     }

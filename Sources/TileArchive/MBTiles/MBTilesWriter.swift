@@ -30,7 +30,7 @@ final class MBTilesWriter: ArchiveWriter {
                         PRAGMA journal_mode = OFF;
                         PRAGMA synchronous = OFF;
                         PRAGMA locking_mode = EXCLUSIVE;
-                        PRAGMA cache_size = -8192;
+                        PRAGMA cache_size = -4096;
                         PRAGMA application_id = 0x4d504258;
                         BEGIN;
                         CREATE TABLE metadata (name TEXT NOT NULL, value TEXT);

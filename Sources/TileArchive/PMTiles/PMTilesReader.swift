@@ -154,6 +154,17 @@ package final class PMTilesReader: ArchiveReader {
 
     package func tile(z: Int, x: Int, y: Int) throws -> ArchivedTile? {
         guard (0...28).contains(z), (0..<(1 << z)).contains(x), (0..<(1 << z)).contains(y) else { return nil }
+        // An archive may be open for months, its directories in memory: looked at last, and where the bytes make no sense.
+        let found: ArchivedTile?
+        do { found = try look(z: z, x: x, y: y) } catch {
+            try file.checkUnchanged()
+            throw error
+        }
+        try file.checkUnchanged()
+        return found
+    }
+
+    private func look(z: Int, x: Int, y: Int) throws -> ArchivedTile? {
         let tile = TileID.number(z: z, x: x, y: y)
         var directory = root
         var tiles: Range<UInt64> = 0..<TileID.formatEnd

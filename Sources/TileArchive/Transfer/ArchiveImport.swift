@@ -116,7 +116,7 @@ public struct ArchiveImport {
             if plan.keepsNewer, let time = tile.modified ?? archive.modified,
                 let there = try plan.store.entry(for: key), there.metadata.storedAt.seconds > time
             {
-                return skip(key.description, "the cache has a newer one")
+                return keepNewer(key)
             }
             if archive.format == .folder { last = (key, name()) }
             let content = TileContent(mediaType: tile.mediaType, contentEncoding: tile.contentEncoding)
@@ -141,6 +141,11 @@ public struct ArchiveImport {
             return TileContent.format(ofMediaType: tile.mediaType)
         }
 
+        private mutating func keepNewer(_ key: TileKey) {
+            report.keptNewer += 1
+            skip(key.description, "the cache has a newer one")
+        }
+
         private mutating func skip(_ what: String, _ why: String, count: Int = 1) {
             report.skipped += count
             observer.skipped(what, why, count: count)
@@ -153,7 +158,7 @@ public struct ArchiveImport {
                 case .stored(_, let newBlob):
                     report.tiles += 1
                     if newBlob { report.newBlobs += 1 }
-                case .olderThanStored: skip(put.key.description, "the cache has a newer one")
+                case .olderThanStored: keepNewer(put.key)
                 case .largerThanCapacity: skip(put.key.description, "larger than the cache's whole capacity")
                 }
             }

@@ -8,6 +8,8 @@ public struct TransferReport: Sendable, Equatable {
     public var bytes = 0
     /// What was passed over.
     public var skipped = 0
+    /// Of those the tiles that the cache had already, and newer; for imports.
+    public var keptNewer = 0
     /// Tiles that could not be transferred because they are damaged; for exports.
     public var failed = 0
     /// Whether the observer stopped it before its end.

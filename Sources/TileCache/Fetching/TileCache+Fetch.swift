@@ -26,14 +26,7 @@ extension TileCache {
     ///
     /// - Throws: ``FetchFailure``; `CancellationError`; what the store throws when it is closed.
     func fetch(_ order: FetchOrder, _ ticket: FetchTicket) async throws -> CachedTile {
-        guard let tile = order.key.tile else {
-            throw FetchFailure(.outOfBounds, "is no tile and cannot be asked for by a template", key: order.key)
-        }
-        guard order.key.source == order.source.name else {
-            throw FetchFailure(
-                .outOfBounds, "is a tile of another source than \(order.source.name)", key: order.key)
-        }
-        try order.source.check(tile)
+        let tile = try address(of: order)
         let place = order.source.template.url(for: tile)
         if place.scheme == .file { return try await readFile(place, order) }
         if let landed = try await landedMeanwhile(order) { return landed }
@@ -56,6 +49,19 @@ extension TileCache {
                 try await clock.sleep(pause)
             }
         }
+    }
+
+    /// The place of the tile, if the source has one there.
+    func address(of order: FetchOrder) throws -> TileAddress {
+        guard let tile = order.key.tile else {
+            throw FetchFailure(.outOfBounds, "is no tile and cannot be asked for by a template", key: order.key)
+        }
+        guard order.key.source == order.source.name else {
+            throw FetchFailure(
+                .outOfBounds, "is a tile of another source than \(order.source.name)", key: order.key)
+        }
+        try order.source.check(tile)
+        return tile
     }
 
     /// Sends a request when its host has a slot free, and notes what became of it.
@@ -308,22 +314,6 @@ extension TileCache {
         var order = order
         order.stored = nil
         return try await exchange(plain, order, host)
-    }
-
-    // MARK: Local files
-
-    /// The tile of a source whose template names files; nothing of it is stored, since it is at hand already.
-    private func readFile(_ place: TileURL, _ order: FetchOrder) async throws -> CachedTile {
-        let now = clock.now()
-        let limit = order.source.bodyLimit
-        let read: Data? = try await pool.run { try LocalFile.read(place.path, limit: limit, key: order.key) }
-        let isAbsent = read == nil
-        let metadata = TileMetadata(
-            response: ResponseFields(status: isAbsent ? 404 : 200), storedAt: now, expires: now.adding(seconds: 1))
-        if let read, let objection = order.source.kind.objection(to: read, mediaType: nil, contentEncoding: nil) {
-            throw FetchFailure(.badBody, "the file holds \(objection)", key: order.key)
-        }
-        return CachedTile(key: order.key, data: read, metadata, origin: .disk)
     }
 }
 

@@ -14,7 +14,7 @@ extension TileCache {
     ///   - mode: Whether cache or server comes first.
     ///   - priority: How urgent it is if it has to be fetched.
     /// - Returns: The tile, or the knowledge that it does not exist (``CachedTile/isAbsent``). `nil` only with
-    ///   ``LoadMode/cacheOnly``, for what is not there.
+    ///   ``LoadMode/cacheOnly``, for what is not there. A source of ``LocalTiles`` answers for itself in every mode.
     /// - Throws: ``TileCacheError`` if there is no way to get it; `CancellationError`; ``StoreError`` if the cache fails.
     public func tile(
         _ source: TileSource, z: Int, x: Int, y: Int, scale: Int = 1, mode: LoadMode = .standard,
@@ -27,6 +27,7 @@ extension TileCache {
     public func tile(
         _ source: TileSource, _ key: TileKey, mode: LoadMode = .standard, priority: FetchPriority = .visible
     ) async throws -> CachedTile? {
+        if let local = source.local { return try await read(local, FetchOrder(source: source, key: key, mode: mode)) }
         if mode == .serverOnly { return try await ask(source, key, nil, mode, priority) }
         let stored: StoredTile?
         do { stored = try await read(key) } catch let error as StoreError {

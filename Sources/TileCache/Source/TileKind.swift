@@ -1,3 +1,5 @@
+import ContentCoding
+
 #if canImport(FoundationEssentials)
 import FoundationEssentials
 #else
@@ -34,50 +36,6 @@ public enum TileKind: Hashable, Sendable {
         case .image: "identity"
         case .vector, .json, .any: "gzip"
         }
-    }
-}
-
-/// What the first bytes of a body say that it is.
-enum BodySignature: Hashable, Sendable {
-    case png, jpeg, webp, avif, gif, gzip, html, xml, json, empty, unknown
-
-    /// Looks at the first bytes, which cost nothing to look at and do not lie as media types do.
-    init(_ body: Data) {
-        let head = body.prefix(512)
-        func begins(_ bytes: [UInt8], at offset: Int = 0) -> Bool {
-            head.dropFirst(offset).prefix(bytes.count).elementsEqual(bytes)
-        }
-        if head.isEmpty {
-            self = .empty
-        } else if begins([0x89, 0x50, 0x4E, 0x47, 0x0D, 0x0A, 0x1A, 0x0A]) {
-            self = .png
-        } else if begins([0xFF, 0xD8, 0xFF]) {
-            self = .jpeg
-        } else if begins(Array("RIFF".utf8)), begins(Array("WEBP".utf8), at: 8) {
-            self = .webp
-        } else if begins(Array("ftyp".utf8), at: 4),
-            begins(Array("avi".utf8), at: 8) || begins(Array("mif1".utf8), at: 8)
-        {
-            self = .avif
-        } else if begins(Array("GIF8".utf8)) {
-            self = .gif
-        } else if begins([0x1F, 0x8B]) {
-            self = .gzip
-        } else {
-            self = Self.text(head)
-        }
-    }
-
-    private static func text(_ head: Data) -> BodySignature {
-        var rest = head
-        if rest.prefix(3).elementsEqual([0xEF, 0xBB, 0xBF]) { rest = rest.dropFirst(3) }
-        rest = rest.drop { $0 == 0x20 || $0 == 0x09 || $0 == 0x0A || $0 == 0x0D }
-        let lower = rest.prefix(16).map { (0x41...0x5A).contains($0) ? $0 + 0x20 : $0 }
-        func begins(_ marks: [String]) -> Bool { marks.contains { lower.starts(with: Array($0.utf8)) } }
-        if begins(["<!doctype html", "<html", "<head", "<body", "<title", "<script", "<p>", "<h1"]) { return .html }
-        if begins(["<?xml", "<!--", "<!doctype"]) { return .xml }
-        if let first = lower.first, first == UInt8(ascii: "{") || first == UInt8(ascii: "[") { return .json }
-        return .unknown
     }
 }
 

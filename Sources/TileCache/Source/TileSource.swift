@@ -15,8 +15,10 @@ public struct TileSource: Sendable {
 
     /// Its name in the cache.
     public let name: SourceName
-    /// Where each tile is.
+    /// Where each tile is; for a source of ``local`` tiles nowhere, as the path of a file.
     public let template: URLTemplate
+    /// Where its tiles come from if this machine has them: then no request is sent and nothing is stored.
+    public let local: (any LocalTiles)?
     /// The zooms that the server has.
     public var zooms: ClosedRange<Int>
     /// Points along a tile's edge: 256 or 512.
@@ -58,12 +60,33 @@ public struct TileSource: Sendable {
         _ name: String, template: String, subdomains: [String] = [], values: [String: String] = [:],
         zooms: ClosedRange<Int> = 0...22
     ) throws {
+        try self.init(name, template, subdomains, values, zooms, local: nil)
+    }
+
+    /// Describes a source of tiles that this machine has.
+    ///
+    /// Every ``LoadMode`` gives what is there; a tile that is not there is absent (404). Regions of it need no download.
+    /// - Parameters:
+    ///   - name: 1 to 64 characters of `A-Z a-z 0-9 . _ -`.
+    ///   - local: Where the tiles are.
+    ///   - zooms: The zooms that there are, within 0 to 28.
+    /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/invalidSource``, saying what is wrong.
+    public init(_ name: String, local: any LocalTiles, zooms: ClosedRange<Int> = 0...28) throws {
+        try self.init(name, "file:///{z}/{x}/{y}", [], [:], zooms, local: local)
+        kind = .any
+    }
+
+    private init(
+        _ name: String, _ template: String, _ subdomains: [String], _ values: [String: String],
+        _ zooms: ClosedRange<Int>, local: (any LocalTiles)?
+    ) throws {
         do { self.name = try SourceName(name) } catch let error as StoreError {
             throw TileCacheError(.invalidSource, error.message, cause: error)
         }
         do { self.template = try URLTemplate(template, subdomains: subdomains, values: values) } catch {
             throw TileCacheError(.invalidSource, "source \(name): \(error)", cause: error)
         }
+        self.local = local
         guard zooms.lowerBound >= 0, zooms.upperBound <= 28 else {
             throw TileCacheError(.invalidSource, "source \(name): zooms \(zooms) are not within 0...28")
         }

@@ -124,9 +124,11 @@ extension SourceConfiguration {
         }
         self.init(name: sourceName, template: "")
         for (name, value) in try node.members() { try read(name, value, node, secrets) }
-        guard !template.isEmpty else { throw node.fail("it needs a template, such as https://host/{z}/{x}/{y}.png") }
+        guard !template.isEmpty else {
+            throw node.fail("it needs a template, such as https://host/{z}/{x}/{y}.png, or the path of an archive")
+        }
         guard mirrors.isEmpty || !isLocal else { throw node.fail("files have no mirrors") }
-        _ = try source(or: node.fail)
+        try check(or: node.fail)
     }
 
     private mutating func read(

@@ -22,7 +22,7 @@ package struct SourceConfiguration: Hashable, Sendable {
 
     /// Its name in routes and keys.
     package var name: SourceName
-    /// The URL of a tile, or the path of a file, with placeholders; may hold secrets.
+    /// The URL of a tile, or the path of a file, with placeholders, or the path of an archive; may hold secrets.
     package var template: String
     /// Scheme and host of servers that have the same paths, asked in turn when the template's own fails.
     package var mirrors: [String] = []
@@ -30,16 +30,16 @@ package struct SourceConfiguration: Hashable, Sendable {
     package var subdomains: [String] = []
     /// What placeholders of other names stand for; may hold secrets.
     package var values: [String: String] = [:]
-    /// The zooms that are served.
-    package var zooms = 0...22
+    /// The zooms that are served; `nil` for what an archive has, else 0 to 22.
+    package var zooms: ClosedRange<Int>?
     /// Where tiles are served; `nil` for everywhere.
     package var box: GeoBox?
     /// Points along a tile's edge.
     package var tileSize = 256
     /// The file extension of its tiles.
     package var format: String?
-    /// What its tiles are.
-    package var kind = TileKind.image
+    /// What its tiles are; `nil` for what their extension says, else pictures.
+    package var kind: TileKind?
     /// A name for people.
     package var title: String?
     /// Whose data it is, as HTML with links at most.
@@ -77,11 +77,43 @@ package struct SourceConfiguration: Hashable, Sendable {
                 place: "--source", key: String(text.prefix(64)), "a name is 1 to 64 characters of A-Z a-z 0-9 . _ -")
         }
         self.init(name: name, template: String(argument[argument.index(after: mark)...]))
-        _ = try source(or: { ConfigError(place: "--source", key: text, $0) })
+        try check(or: { ConfigError(place: "--source", key: text, $0) })
     }
 
     /// Whether its tiles are files of this machine.
     package var isLocal: Bool { !template.contains("://") || template.hasPrefix("file:") }
+
+    /// The path of the archive that it names, if it does.
+    var archivePath: String? {
+        let path: String
+        if template.hasPrefix("file://") {
+            path = URL(string: template)?.path(percentEncoded: false) ?? String(template.dropFirst(7))
+        } else {
+            path = template
+        }
+        let isOne = isLocal && [".mbtiles", ".pmtiles"].contains { path.lowercased().hasSuffix($0) }
+        return isOne && !path.contains("{") ? path : nil
+    }
+
+    /// The zooms that are served where nobody says which.
+    var servedZooms: ClosedRange<Int> { zooms ?? 0...22 }
+
+    /// What its tiles are, as far as can be known without looking at them.
+    var servedKind: TileKind {
+        if let kind { return kind }
+        switch format ?? ServedSource.format(of: template) {
+        case "pbf", "mvt": return .vector
+        case "json", "geojson": return .json
+        default: return .image
+        }
+    }
+
+    /// Looks for mistakes, without opening anything.
+    ///
+    /// - Throws: What the closure makes of a message.
+    func check(or fail: (String) -> ConfigError) throws(ConfigError) {
+        if archivePath == nil { _ = try source(or: fail) }
+    }
 
     /// The template as a URL: a path becomes a `file:` URL.
     var templateURL: String {
@@ -93,23 +125,23 @@ package struct SourceConfiguration: Hashable, Sendable {
             .replacing("#", with: "%23")
     }
 
-    /// The source as the library has it.
+    /// The source as the library has it; for one that is no archive.
     ///
     /// - Throws: What the closure makes of a message.
     func source(or fail: (String) -> ConfigError) throws(ConfigError) -> TileSource {
         for ending in [".mbtiles", ".pmtiles"] where template.lowercased().hasSuffix(ending) {
-            throw fail("\(ending) archives cannot be served yet: import it with tilegc, or export it to a folder")
+            throw fail("a\(ending == ".mbtiles" ? "n MBTiles" : " PMTiles") archive must be a file of this machine")
         }
         var source: TileSource
         do {
             source = try TileSource(
-                name.description, template: templateURL, subdomains: subdomains, values: values, zooms: zooms)
+                name.description, template: templateURL, subdomains: subdomains, values: values, zooms: servedZooms)
         } catch let error as TileCacheError {
             throw fail(error.message)
         } catch { throw fail("cannot be used") }
         source.tileSize = tileSize
         source.format = nil
-        source.kind = kind
+        source.kind = servedKind
         source.headers = headers
         source.lifetimes = lifetimes
         source.offlineUse = isAlwaysOffline ? .always : .whenAllowed

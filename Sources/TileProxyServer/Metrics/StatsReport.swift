@@ -114,10 +114,10 @@ extension StatsReport.Source {
         name = configuration.name.description
         title = configuration.title ?? name
         attribution = configuration.attribution
-        kind = "\(configuration.kind)"
+        kind = "\(configuration.servedKind)"
         local = configuration.isLocal
-        minzoom = configuration.zooms.lowerBound
-        maxzoom = configuration.zooms.upperBound
+        minzoom = configuration.servedZooms.lowerBound
+        maxzoom = configuration.servedZooms.upperBound
         tileSize = configuration.tileSize
         bounds = configuration.box.map { [$0.west, $0.south, $0.east, $0.north] }
         format = source.formats.first.map { String(decoding: $0, as: UTF8.self) } ?? ""

@@ -4,8 +4,12 @@ package import TileStore
 
 /// A source with everything that is decided once about it: what of it is served, and what its answers say.
 package final class ServedSource: Sendable {
-    /// As the operator described it.
+    /// As the operator described it, filled up with what an archive says of itself.
     package let configuration: SourceConfiguration
+    /// What more an archive says.
+    let description: MapDescription
+    /// What an operator should know.
+    let warnings: [String]
     /// As the library asks it.
     let tiles: TileSource
     /// Its place among the sources.
@@ -22,30 +26,43 @@ package final class ServedSource: Sendable {
     /// By zoom, if there is a box.
     private let spans: [[TileSpan]]
 
-    /// Prepares a source.
+    /// Prepares a source; opens its archive, if it is one.
     ///
     /// - Throws: ``ConfigError``.
-    init(_ configuration: SourceConfiguration, index: Int) throws(ConfigError) {
-        self.configuration = configuration
+    init(_ given: SourceConfiguration, index: Int) throws(ConfigError) {
         self.index = index
         func fail(_ message: String) -> ConfigError {
-            ConfigError(place: "configuration", key: "sources.\(configuration.name)", message)
+            ConfigError(place: "configuration", key: "sources.\(given.name)", message)
         }
-        var tiles = try configuration.source(or: fail)
-        tiles.prepare = { request, key in request.headerFields[.tileKey] = key.description }
+        let configuration: SourceConfiguration
+        var tiles: TileSource
+        if let path = given.archivePath {
+            let archive = try ArchiveOfSource(path, given, or: fail)
+            configuration = archive.configuration
+            tiles = archive.tiles
+            description = archive.description
+            warnings = archive.warnings
+        } else {
+            configuration = given
+            tiles = try given.source(or: fail)
+            tiles.prepare = { request, key in request.headerFields[.tileKey] = key.description }
+            description = MapDescription()
+            warnings = []
+        }
+        self.configuration = configuration
         self.tiles = tiles
         usesScale = tiles.template.usesScale
         nameBytes = Array(configuration.name.description.utf8)
         let format = configuration.format ?? Self.format(of: configuration.template)
         formats = format.map { Self.spellings(of: $0).map { Array($0.utf8) } } ?? []
-        fallbackType = Self.mediaType(ofFormat: format, configuration.kind)
+        fallbackType = Self.mediaType(ofFormat: format, configuration.servedKind)
         switch configuration.sharing {
         case .all: allowedOrigin = "*"
         case .none: allowedOrigin = nil
         case .origin(let origin): allowedOrigin = origin
         }
         do {
-            spans = try configuration.box.map { box in try (0...28).map { try box.spans(zoom: $0) } } ?? []
+            spans = try given.box.map { box in try (0...28).map { try box.spans(zoom: $0) } } ?? []
         } catch { throw fail("its box cannot be used: \(error)") }
     }
 
@@ -115,8 +132,12 @@ package struct SourceTable: Sendable {
     /// How clients reach this server, if the operator has said so.
     package let publicURL: String?
 
+    /// What an operator should know of them.
+    var warnings: [String] { sources.flatMap(\.warnings) }
+
     /// Prepares all sources of a configuration.
     ///
+    /// Opens archives, and so blocks.
     /// - Throws: ``ConfigError``.
     package init(_ configuration: ProxyConfiguration) throws(ConfigError) {
         var sources: [ServedSource] = []

@@ -102,9 +102,9 @@ struct TileFetch: Sendable {
             expires: tile.freshUntil)
     }
 
-    // MARK: Files
+    // MARK: Files and archives
 
-    /// How long clients keep a tile that is a file of this machine, before they ask whether it has changed.
+    /// How long clients keep a tile that this machine has, before they ask whether it has changed; at least.
     static let localLifetime: Int64 = 60
 
     private func local(_ now: HTTPDate) async -> Outcome {
@@ -113,13 +113,17 @@ struct TileFetch: Sendable {
                 return failure(404, "There is no such tile.", .none)
             }
             var metadata = Self.metadata(of: tile, now)
-            metadata.expires = metadata.storedAt.adding(seconds: Self.localLifetime)
+            let wanted = source.configuration.lifetimes.minimum?.components.seconds ?? 0
+            metadata.expires = metadata.storedAt.adding(seconds: max(Self.localLifetime, wanted))
             var status = CacheStatus(cache: "tileproxy")
             status.forward = .bypass
-            status.detail = "a file"
+            status.detail = source.tiles.local == nil ? "a file" : "an archive"
             let served = ServedTile(data: tile.data, metadata: metadata, blob: nil, status: status, result: .bypass)
             return Outcome(
                 reply: TileReply(served, of: source, to: request, now: now, boundary: Self.boundary()), block: nil)
+        } catch let error as TileCacheError where error.code == .noAnswer {
+            service.logger.error("a tile cannot be read", metadata: ["key": "\(key)", "error": "\(error.message)"])
+            return failure(500, "The tile cannot be read; see the log.", .none)
         } catch { return failure(error) }
     }
 
@@ -177,7 +181,7 @@ struct TileFetch: Sendable {
         else { return nil }
         let coding = metadata.response.contentEncoding
         // Vector tiles that do not say how they are coded have to be looked at.
-        guard coding == nil && source.configuration.kind != .vector || coding == "gzip" else { return nil }
+        guard coding == nil && source.configuration.servedKind != .vector || coding == "gzip" else { return nil }
         let tag = TileFields.tag(metadata, blob: entry.blob, isDecoded: false)
         let common = TileFields.common(
             metadata, tag: tag, varies: coding != nil, mayBeKept: true, allowedOrigin: source.allowedOrigin)

@@ -78,7 +78,9 @@ struct TileReply: Sendable {
             return
         }
         var coding = metadata.response.contentEncoding
-        if coding == nil, source.configuration.kind == .vector, data.starts(with: [0x1F, 0x8B]) { coding = "gzip" }
+        if coding == nil, source.configuration.servedKind == .vector, data.starts(with: [0x1F, 0x8B]) {
+            coding = "gzip"
+        }
         let varies = coding != nil
         var isDecoded = false
         if coding?.lowercased() == "gzip" || coding?.lowercased() == "x-gzip", !request.permitsGzip,
@@ -86,8 +88,10 @@ struct TileReply: Sendable {
         {
             (data, coding, isDecoded) = (decoded, nil, true)
         }
-        let blob = tile.blob ?? tile.data?.withUnsafeBytes { BlobDigest(hashing: $0) }
-        let tag = TileFields.tag(metadata, blob: blob, isDecoded: isDecoded)
+        let tag =
+            TileFields.tag(metadata, blob: tile.blob, isDecoded: isDecoded)
+            ?? TileFields.tag(
+                metadata, blob: tile.data?.withUnsafeBytes { BlobDigest(hashing: $0) }, isDecoded: isDecoded)
         var common = TileFields.common(
             metadata, tag: tag, varies: varies, mayBeKept: tile.mayBeKept, allowedOrigin: source.allowedOrigin)
         common[.age] = String(age)
@@ -107,7 +111,7 @@ struct TileReply: Sendable {
             return
         }
         var fields = common
-        let type = metadata.response.mediaType ?? BodyType.of(data, coding: coding, fallback: source.fallbackType)
+        let type = metadata.response.mediaType ?? BodySignature(data).pictureType ?? source.fallbackType
         for field in TileFields.content(type: type, coding: coding) { fields.append(field) }
         response = HTTPResponse(status: .ok, headerFields: fields)
         parts = [("", data)]
@@ -149,20 +153,5 @@ struct TileReply: Sendable {
         parts = [("", body)]
         length = Int64(body.count)
         result = .miss
-    }
-}
-
-/// The media type of bytes about which nobody has said one.
-enum BodyType {
-    static func of(_ data: Data, coding: String?, fallback: String) -> String {
-        guard coding == nil else { return fallback }
-        let head = Array(data.prefix(12))
-        if head.starts(with: [0x89, 0x50, 0x4E, 0x47]) { return "image/png" }
-        if head.starts(with: [0xFF, 0xD8, 0xFF]) { return "image/jpeg" }
-        if head.starts(with: Array("RIFF".utf8)), head.dropFirst(8).elementsEqual(Array("WEBP".utf8)) {
-            return "image/webp"
-        }
-        if head.starts(with: Array("GIF8".utf8)) { return "image/gif" }
-        return fallback
     }
 }

@@ -179,7 +179,9 @@ package final class TileResponder {
 
     private func describe(_ source: ServedSource, _ exchange: Exchange) {
         let base = table.publicURL ?? exchange.head.host.map { "http://" + $0 } ?? ""
-        let json = TileJSON(source.configuration, format: source.formats.first, base: base).text
+        let json = TileJSON(
+            source.configuration, format: source.formats.first, base: base, source.description
+        ).text
         var fields: HTTPFields = [.contentType: "application/json", .cacheControl: "public, max-age=60"]
         fields[.accessControlAllowOrigin] = source.allowedOrigin
         exchange.reply(HTTPResponse(status: .ok, headerFields: fields), body: ByteBuffer(string: json))

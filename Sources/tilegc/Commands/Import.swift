@@ -69,7 +69,7 @@ struct Import: ParsableCommand {
         let limits = try store.limits()
         try store.close()
 
-        if result.tiles == 0, result.bytes == 0, !result.wasStopped {
+        if result.tiles == 0, result.bytes == 0, result.keptNewer == 0, !result.wasStopped {
             throw Failure(.noInput, "\(path) holds no tiles\(reader.format == .folder ? Self.expected : "")")
         }
         if evicted > 0 {

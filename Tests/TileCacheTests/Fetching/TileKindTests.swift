@@ -1,3 +1,4 @@
+import ContentCoding
 import Foundation
 import Testing
 

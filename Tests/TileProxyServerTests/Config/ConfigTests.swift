@@ -42,8 +42,11 @@ struct ConfigTests {
         let keys = SecretPlaces(environment: { _ in "value" }, file: { _ in "value" })
         try configuration.read(file: file, secrets: keys)
         try configuration.validate(file)
-        _ = try SourceTable(configuration)
         #expect(configuration.sources.count >= 3)
+        #expect(configuration.sources.contains { $0.archivePath != nil })
+        // Its file is not here, and would be opened.
+        configuration.sources.removeAll { $0.archivePath != nil }
+        _ = try SourceTable(configuration)
         #expect(!configuration.routes.isEmpty)
         #expect(configuration.accessLog != nil)
     }
@@ -96,7 +99,8 @@ struct ConfigTests {
         WrongConfig("sources:\n  osm:\n    zooms: 3", "sources.osm: it needs a template"),
         WrongConfig("sources:\n  osm:\n    template: https://h/{z}/{x}", "sources.osm: source osm:"),
         WrongConfig("sources:\n  \"o sm\":\n    template: x", "a source's name is"),
-        WrongConfig("sources:\n  o:\n    template: w.pmtiles", "cannot be served yet"),
+        WrongConfig("sources:\n  o:\n    template: https://h/w.pmtiles", "must be a file of this machine"),
+        WrongConfig("sources:\n  o:\n    template: w.mbtiles\n    mirrors: [https://h]", "files have no mirrors"),
         WrongConfig(
             "sources:\n  o:\n    template: https://h/{z}/{x}/{y}\n    zooms: 3-99",
             "t.yaml:4: sources.o.zooms: expected zooms"),
@@ -193,7 +197,11 @@ struct ConfigTests {
         let source = try SourceConfiguration(argument: "osm=https://h/{z}/{x}/{y}.png?a=b")
         #expect(source.name.description == "osm" && source.template == "https://h/{z}/{x}/{y}.png?a=b")
         let folder = try SourceConfiguration(argument: "world=folder/{z}/{x}/{y}.png")
-        #expect(folder.isLocal && folder.templateURL.hasPrefix("file:///"))
+        #expect(folder.isLocal && folder.templateURL.hasPrefix("file:///") && folder.archivePath == nil)
+        for (template, path) in [
+            ("w.pmtiles", "w.pmtiles"), ("/srv/W.MBTiles", "/srv/W.MBTiles"), ("file:///a%20b.mbtiles", "/a b.mbtiles"),
+        ] { #expect(try SourceConfiguration(argument: "w=" + template).archivePath == path) }
+        #expect(try SourceConfiguration(argument: "v=folder/{z}/{x}/{y}.pbf").servedKind == .vector)
         for wrong in ["osm", "=x", "a b=https://h/{z}/{x}/{y}", "osm=https://h/{z}"] {
             #expect(throws: ConfigError.self) { try SourceConfiguration(argument: wrong) }
         }

@@ -1,0 +1,64 @@
+import TileStore
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+extension TileCache {
+    /// The tile of a source whose template names files; nothing of it is stored, since it is at hand already.
+    func readFile(_ place: TileURL, _ order: FetchOrder) async throws -> CachedTile {
+        let limit = order.source.bodyLimit
+        return try await readLocal(order) {
+            try LocalFile.read(place.path, limit: limit, key: order.key).map { LocalTile(data: $0) }
+        }
+    }
+
+    /// The tile of a source that has its tiles on this machine.
+    ///
+    /// - Throws: ``TileCacheError``.
+    func read(_ local: any LocalTiles, _ order: FetchOrder) async throws -> CachedTile {
+        if flights.isClosed { throw TileCacheError(.cancelled, "\(order.key): the cache is closed", key: order.key) }
+        do {
+            let address = try address(of: order)
+            return try await readLocal(order) {
+                do { return try local.tile(address) } catch {
+                    throw FetchFailure(
+                        error: TileCacheError(
+                            .noAnswer, "\(order.key): \(error)", key: order.key, cause: error),
+                        setback: .unreachable)
+                }
+            }
+        } catch let failure as FetchFailure { throw failure.error }
+    }
+
+    /// Reads on a thread that may block; of its own, so that a slow archive keeps nobody from the cache.
+    private func readLocal(
+        _ order: FetchOrder, _ read: @escaping @Sendable () throws -> LocalTile?
+    ) async throws -> CachedTile {
+        let now = clock.now()
+        let tile = try await localPool.run { () -> LocalTile? in
+            guard var tile = try read() else { return nil }
+            tile.etag = tile.etag ?? tile.data.withUnsafeBytes { BlobDigest(hashing: $0).entityTag }
+            return tile
+        }
+        if let tile {
+            guard tile.data.count <= order.source.bodyLimit else {
+                throw FetchFailure(
+                    .badBody, "it has more than the \(order.source.bodyLimit) bytes that the source allows",
+                    key: order.key)
+            }
+            if let objection = order.source.kind.objection(
+                to: tile.data, mediaType: tile.mediaType, contentEncoding: tile.contentEncoding)
+            {
+                throw FetchFailure(.badBody, "it is \(objection)", key: order.key)
+            }
+        }
+        let metadata = TileMetadata(
+            response: ResponseFields(
+                status: tile == nil ? 404 : 200, mediaType: tile?.mediaType, contentEncoding: tile?.contentEncoding),
+            etag: tile?.etag, storedAt: now, expires: now.adding(seconds: 1))
+        return CachedTile(key: order.key, data: tile?.data, metadata, origin: .disk)
+    }
+}

@@ -1,0 +1,64 @@
+import TileArchive
+import TileCache
+import TileCacheArchive
+import TileStore
+
+/// The archive behind a source, opened; and what it says of itself where the operator says nothing.
+struct ArchiveOfSource {
+    /// As the library asks it.
+    let tiles: TileSource
+    /// What the operator said, filled up with what the archive says.
+    ///
+    /// Its zooms and its box are for descriptions: what an archive claims often falls short of what it has.
+    let configuration: SourceConfiguration
+    let description: MapDescription
+    /// What an operator should know, such as a missing index.
+    let warnings: [String]
+
+    /// Opens a file.
+    ///
+    /// Blocks.
+    /// - Throws: What the closure makes of a message.
+    init(_ path: String, _ given: SourceConfiguration, or fail: (String) -> ConfigError) throws(ConfigError) {
+        let archive: any ArchiveReader
+        var tiles: TileSource
+        do {
+            archive = try ArchiveFormat(path: path).open(path)
+            tiles = try TileSource(given.name.description, archive: archive)
+        } catch let error as ArchiveError {
+            throw fail(error.message)
+        } catch let error as TileCacheError {
+            throw fail(error.message)
+        } catch { throw fail("\(path) cannot be opened: \(error)") }
+        let said = archive.metadata
+        tiles.zooms = given.zooms ?? 0...28
+        tiles.kind = given.kind ?? tiles.kind
+        tiles.tileSize = given.tileSize
+        tiles.bodyLimit = given.bodyLimit
+        self.tiles = tiles
+        warnings = archive.warnings
+
+        var configuration = given
+        configuration.zooms = given.zooms ?? said.zooms?.clamped(to: 0...28)
+        configuration.box = given.box ?? said.bounds
+        configuration.title = given.title ?? said.name
+        configuration.attribution = given.attribution ?? said.attribution
+        // An extension that no route could have is nobody's.
+        let format = said.tileFormat.flatMap { format in
+            (1...12).contains(format.utf8.count) && format.utf8.allSatisfy(isExtensionByte) ? format : nil
+        }
+        configuration.format = given.format ?? format
+        configuration.kind = given.kind ?? (tiles.kind == .any && said.tileFormat != nil ? .image : tiles.kind)
+        self.configuration = configuration
+
+        var description = MapDescription()
+        description.text = said.description
+        description.center = said.center.map { [$0.longitude, $0.latitude, Double($0.zoom)] }
+        description.format = configuration.format
+        description.layers = said.vectorLayers.map {
+            TileJSON.Layer(
+                id: $0.id, fields: $0.fields, description: $0.description, minzoom: $0.minzoom, maxzoom: $0.maxzoom)
+        }
+        self.description = description
+    }
+}
