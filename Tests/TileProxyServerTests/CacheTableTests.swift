@@ -51,9 +51,21 @@ struct CacheTableTests {
         fetchedAgain(
             "CDN-Cache-Control instead, shorter", ["Cache-Control: max-age=60", "CDN-Cache-Control: max-age=1"]),
         fetchedAgain("no heuristic", ["Last-Modified: {-100000}"]),
+        reused("Expires in the form of RFC 850", ["Date: {0}", "Expires: Friday, 01-Jan-55 00:00:00 GMT"]),
+        reused("Expires in the form of asctime", ["Date: {0}", "Expires: Fri Jan  1 00:00:00 2055"]),
+        reused("Expires in capitals", ["Date: {0}", "Expires: FRI, 01 JAN 2055 00:00:00 gmt"]),
     ]
 
-    /// RFC 9111 §3, §5.2.2.
+    /// What no `Expires` may look like is in the past (RFC 9111 §5.3).
+    static let invalidExpires: [CacheRow] = [
+        "Fri, 01 Jan 2055 00:00:00 UTC", "Fri, 01 Jan 2055 00:00:00 CET", "Fri, 01 Jan 55 00:00:00 GMT",
+        "Fri 01 Jan 2055 00:00:00 GMT", "Fri, 01  Jan 2055 00:00:00 GMT", "Fri, 01-Jan-2055 00:00:00 GMT",
+        "Fri, 1 Jan 2055 00:00:00 GMT", "Fri, 01 Jan 2055 0:00:00 GMT", "2055-01-01T00:00:00Z",
+    ].map { fetchedAgain("Expires: " + $0, ["Date: {0}", "Expires: " + $0]) }
+
+    private static let minute = ["Cache-Control: max-age=60"]
+
+    /// RFC 9111 §3, §5.2.2; RFC 9110 §13.1, §14.2; RFC 6585 §4.
     static let storing: [CacheRow] = [
         fetchedAgain("no-store", ["Cache-Control: max-age=60, no-store"]),
         fetchedAgain("private", ["Cache-Control: max-age=60, private"]),
@@ -83,6 +95,17 @@ struct CacheTableTests {
         CacheRow(
             "Authorization, must-revalidate",
             Step(asks: ["Authorization: x"], says: ["Cache-Control: max-age=60, must-revalidate"]),
+            Step(from: 1, reaches: false)),
+        CacheRow(
+            "416 judges one range", Step(asks: ["Range: bytes=99-"], status: "416 No", says: minute, gets: 416),
+            Step(from: 2, reaches: true)),
+        CacheRow(
+            "412 judges one condition", Step(asks: ["If-Match: \"x\""], status: "412 No", says: minute, gets: 412),
+            Step(from: 2, reaches: true)),
+        CacheRow(
+            "429 judges one client", Step(status: "429 No", says: minute, gets: 429), Step(from: 2, reaches: true)),
+        CacheRow(
+            "a 200 to a range is for everybody", Step(asks: ["Range: bytes=0-0"], says: minute, from: 1),
             Step(from: 1, reaches: false)),
         CacheRow(
             "POST is not stored", Step(method: "POST", says: ["Cache-Control: max-age=60"]),
@@ -318,7 +341,7 @@ struct CacheTableTests {
             Step(after: 3, from: 1, sees: ["Age: 3"])),
     ]
 
-    @Test(arguments: freshness + storing) func storingAndFreshness(row: CacheRow) async throws {
+    @Test(arguments: freshness + invalidExpires + storing) func storingAndFreshness(row: CacheRow) async throws {
         let wrong = try await row.run()
         #expect(wrong == [])
     }
