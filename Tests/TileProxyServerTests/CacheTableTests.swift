@@ -161,6 +161,10 @@ struct CacheTableTests {
             Step(reaches: false, sees: ["Date"])),
         CacheRow("the origin's own Host", Step(says: [], originSees: ["-x-nothing"])),
         CacheRow(
+            "OPTIONS goes one step less far",
+            Step(method: "OPTIONS", asks: ["Max-Forwards: 3"], reaches: true, originSees: ["Max-Forwards: 2"]),
+            Step(method: "OPTIONS", asks: ["Max-Forwards: 0"], reaches: false, gets: 204)),
+        CacheRow(
             "HEAD from a stored GET", Step(says: ["Cache-Control: max-age=60"]),
             Step(method: "HEAD", reaches: false, sees: ["Content-Length: 6"])),
     ]

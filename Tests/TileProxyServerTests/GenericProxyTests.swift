@@ -76,7 +76,8 @@ struct GenericProxyTests {
     func interimResponsesAndTrailersGoThroughAndAreNotStored() async throws {
         let origin = try ScriptedOrigin { _, wire in
             wire.send(
-                "HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\nConnection: close\r\n\r\n")
+                "HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\nConnection: close\r\n"
+                    + "Content-Length: 9\r\n\r\n")
             wire.send(
                 "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-T\r\nCache-Control: max-age=60\r\n\r\n")
             wire.send("5\r\nhello\r\n0\r\nX-T: yes\r\n\r\n")

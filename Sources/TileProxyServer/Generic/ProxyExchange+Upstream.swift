@@ -135,7 +135,8 @@ extension ProxyExchange: UpstreamReceiver {
     func upstreamEnded(trailers: HTTPFields?) {
         guard !drops else { return }
         if let intent, let collector, let key = request.key { store(intent, collector, key) }
-        if passes { exchange?.finish(trailers: trailers) }
+        let wantsTrailers = exchange?.head.fields.has("trailers", in: .te) ?? false
+        if passes { exchange?.finish(trailers: wantsTrailers ? trailers : nil) }
         passes = false
         if intent == nil {
             land(.useless)
