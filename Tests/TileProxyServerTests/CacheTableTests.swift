@@ -182,7 +182,10 @@ struct CacheTableTests {
         fetchedAgain("max-stale passed", ["Cache-Control: max-age=1"], asks: ["Cache-Control: max-stale=1"]),
         reused("only-if-cached", ["Cache-Control: max-age=60"], asks: ["Cache-Control: only-if-cached"]),
         CacheRow(
-            "only-if-cached, nothing there", Step(asks: ["Cache-Control: only-if-cached"], reaches: false, gets: 504)),
+            "only-if-cached, nothing there",
+            Step(
+                asks: ["Cache-Control: only-if-cached"], reaches: false, gets: 504,
+                sees: ["Cache-Status: tileproxy; detail=only-if-cached"])),
     ]
 
     /// RFC 9111 §4.1.
@@ -284,6 +287,21 @@ struct CacheTableTests {
                 says: ["Cache-Control: max-age=60", "Content-Range: bytes 0-1/6"], reaches: true, gets: 206,
                 originSees: ["Range: bytes=0-1"]), Step(from: 2, reaches: true)),
         CacheRow(
+            "no-store of one client takes nothing from others",
+            Step(says: ["Cache-Control: max-age=60", "ETag: \"a\""]),
+            Step(asks: ["Cache-Control: no-cache, no-store"], confirms: [], from: 1, reaches: true),
+            Step(from: 1, reaches: false)),
+        CacheRow(
+            "nor does one client's Authorization", Step(says: ["Cache-Control: max-age=1", "ETag: \"a\""]),
+            Step(
+                after: 3, asks: ["Authorization: x"], confirms: ["Cache-Control: max-age=60", "X: 1"], from: 1,
+                reaches: true, sees: ["X: 1", "Cache-Status: tileproxy; fwd=stale; fwd-status=304; ttl=60"]),
+            Step(confirms: [], from: 1, reaches: true, sees: ["-X"], originSees: ["If-None-Match: \"a\""])),
+        CacheRow(
+            "a 304 that forbids storing ends it", Step(says: ["Cache-Control: max-age=1", "ETag: \"a\""]),
+            Step(after: 3, confirms: ["Cache-Control: private"], from: 1, reaches: true),
+            Step(from: 3, reaches: true, originSees: ["-If-None-Match"])),
+        CacheRow(
             "an unrelated 304 is asked again",
             Step(says: ["Cache-Control: max-age=1", "ETag: \"a\"", "Last-Modified: {-60}"]),
             Step(after: 3, says: [], confirms: ["Last-Modified: {-10}"], from: 2, reaches: true)),
@@ -325,6 +343,28 @@ struct CacheTableTests {
         CacheRow(
             "stale-if-error", Step(says: ["Cache-Control: max-age=1, stale-if-error=60"]),
             Step(after: 3, status: "503 No", from: 1, reaches: true)),
+        CacheRow(
+            "stale at once, without a validator, and still good in need",
+            Step(says: ["Cache-Control: max-age=0, stale-if-error=60"]),
+            Step(after: 3, status: "503 No", from: 1, reaches: true)),
+        CacheRow(
+            "what a newer answer has replaced does not come back",
+            Step(says: ["Cache-Control: max-age=1, stale-if-error=60"]),
+            Step(after: 3, status: "410 Gone", from: 2, reaches: true, gets: 410),
+            Step(status: "503 No", from: 3, reaches: true, gets: 503)),
+        CacheRow(
+            "nor what has become private",
+            Step(asks: ["Foo: 1"], says: ["Cache-Control: max-age=1, stale-if-error=60", "Vary: Foo"]),
+            Step(after: 3, asks: ["Foo: 1"], says: ["Cache-Control: private"], from: 2, reaches: true),
+            Step(asks: ["Foo: 1"], status: "503 No", from: 3, reaches: true, gets: 503)),
+        CacheRow(
+            "an answer about the client leaves it alone", Step(says: ["Cache-Control: max-age=1, stale-if-error=60"]),
+            Step(after: 3, status: "403 No", from: 2, reaches: true, gets: 403),
+            Step(status: "503 No", from: 1, reaches: true)),
+        CacheRow(
+            "a forced reload that is not stored leaves it alone", Step(says: ["Cache-Control: max-age=60"]),
+            Step(asks: ["Cache-Control: no-cache"], says: ["Cache-Control: private"], from: 2, reaches: true),
+            Step(from: 1, reaches: false)),
         CacheRow(
             "stale-if-error passed", Step(says: ["Cache-Control: max-age=1, stale-if-error=1"]),
             Step(after: 9, status: "503 No", from: 2, reaches: true, gets: 503)),

@@ -33,6 +33,7 @@ package final class GenericCache: Sendable {
     let settings: GenericSettings
     let worker: StoreWorker
     let flights = Flights()
+    let changes = Changes()
     let budget: StagingBudget
     let tls: NIOSSLContext?
     let underWay = Locked(0)
