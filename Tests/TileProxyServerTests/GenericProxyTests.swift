@@ -62,7 +62,7 @@ struct GenericProxyTests {
             wire.send(reply("200 OK", ["Cache-Control: " + life], "\(request.number)"))
             return true
         }
-        try await withProxy(origin) { proxy async throws in
+        try await withProxy(origin, configure: { $0.collapseWait = .hours(1) }) { proxy async throws in
             #expect(try proxy.ask().text == "1")
             let slow = try proxy.connect()
             slow.send(Self.get)
@@ -72,6 +72,31 @@ struct GenericProxyTests {
             #expect(try proxy.ask().text == "4")
             gate.open()
             #expect(slow.answer()?.text == "2")
+        }
+    }
+
+    @Test
+    func whenTheOneWhoAsksIsGoneOneOfTheOthersAsks() async throws {
+        let gate = Gate()
+        let origin = try ScriptedOrigin { request, wire in
+            gate.wait()
+            wire.send(reply("200 OK", ["Cache-Control: max-age=60"], "\(request.number)"))
+            return true
+        }
+        try await withProxy(origin, configure: { $0.collapseWait = .hours(1) }) { proxy async throws in
+            var first: Wire? = try proxy.connect()
+            first?.resetsAtItsEnd()
+            first?.send(Self.get)
+            while origin.count < 1 { await Task.yield() }
+            let others = try (0..<20).map { _ in try proxy.connect() }
+            for wire in others { wire.send(Self.get) }
+            // What comes on the same loop after them is answered only once they wait.
+            #expect(try proxy.ask("OPTIONS", "*").status == 204)
+            first = nil
+            while origin.count < 2 { await Task.yield() }
+            gate.open()
+            for wire in others { #expect(wire.answer()?.text == "2") }
+            #expect(origin.count == 2)
         }
     }
 

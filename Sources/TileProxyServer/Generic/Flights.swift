@@ -9,6 +9,8 @@ final class Flights: Sendable {
         case stored
         /// The answer is of no use to others: go on alone.
         case useless
+        /// Whoever asked is gone: one of those who wait should ask instead.
+        case abandoned
         /// The origin failed.
         case failed(UpstreamFailure)
     }

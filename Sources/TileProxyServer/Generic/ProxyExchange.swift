@@ -222,15 +222,16 @@ final class ProxyExchange: @unchecked Sendable {
             end()
             return
         }
-        rounds += 1
         switch landing {
         case .stored:
+            rounds += 1
             hasWaited = true
             goesAlone = rounds > 1
             look()
         case .useless:
             goesAlone = true
             if let forwarding { send(forwarding) }
+        case .abandoned: look()
         case .failed(let failure): fail(failure)
         }
     }
@@ -280,7 +281,7 @@ final class ProxyExchange: @unchecked Sendable {
             return
         }
         call?.cancel()
-        land(.useless)
+        land(.abandoned)
         end()
     }
 
