@@ -7,6 +7,34 @@ import TileStoreTesting
 /// What an unsafe method does to what is stored, and to what is on its way there (RFC 9111 §4.4).
 @Suite(.timeLimit(.minutes(30)), .serialized)
 struct ChangeTests {
+    @Test
+    func aChangeVoidsPermitsAndWaitsForWhatIsBeingWritten() throws {
+        let changes = Changes()
+        let store = try SourceName("a")
+        let (mine, other) = (
+            TileKey(source: store, resource: try ResourceAddress(path: "/a")),
+            TileKey(source: store, resource: try ResourceAddress(path: "/b"))
+        )
+        let isSettled = Locked(false)
+        let (writing, late, elsewhere) = (
+            changes.takePermit(for: mine), changes.takePermit(for: mine), changes.takePermit(for: other)
+        )
+        #expect(changes.beginWriting(writing))
+        #expect(!changes.change(mine) { isSettled.withLock { $0 = true } })
+        #expect(!changes.beginWriting(late) && changes.beginWriting(elsewhere))
+        #expect(!isSettled.withLock { $0 })
+        changes.endWriting(writing)
+        #expect(isSettled.withLock { $0 })
+        #expect(changes.change(mine) {})
+        let later = changes.takePermit(for: mine)
+        #expect(changes.beginWriting(later))
+        changes.endWriting(later)
+        changes.endWriting(elsewhere)
+        for permit in [writing, late, elsewhere, later] { changes.giveBack(permit) }
+        #expect(changes.count == 0)
+        #expect(changes.change(mine) {})
+    }
+
     private static let get = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n"
 
     @Test
