@@ -86,9 +86,9 @@ extension CachePolicy {
     /// Calculates how long a response is fresh.
     ///
     /// `s-maxage` (shared caches only) wins over `max-age`, then `Expires` less `Date`, then the policy's default
-    /// lifetime, then the heuristic. A missing or invalid `Date` is the time of receipt. An invalid `Expires`, `0`
-    /// included, lies in the past (§5.3); of several the first counts (§4.2.1). A valid targeted field hides
-    /// `Cache-Control` and `Expires` (RFC 9213 §2.2).
+    /// lifetime, then the heuristic. A missing or invalid `Date` is the time of receipt. An invalid `Expires`, `0` and
+    /// any form but those of RFC 9110 §5.6.7 included, lies in the past (§5.3); of several the first counts (§4.2.1). A
+    /// valid targeted field hides `Cache-Control` and `Expires` (RFC 9213 §2.2).
     ///
     /// It says nothing on whether the response may be stored: that is ``storability(of:to:)``.
     ///
@@ -155,7 +155,7 @@ extension CachePolicy {
         if kind == .shared, let seconds = control.sharedMaxAge { return (capped(seconds), .sharedMaxAge) }
         if let seconds = control.maxAge { return (capped(seconds), .maxAge) }
         if directives.targetedField == nil, let text = fields.first(.expires) {
-            guard let expires = HTTPDate(parsing: text, now: now) else { return (0, .expires) }
+            guard let expires = HTTPDate(exactly: text, now: now) else { return (0, .expires) }
             return (capped(expires.seconds(since: date)), .expires)
         }
         return (0, .none)

@@ -32,6 +32,16 @@ public struct HTTPDate: Hashable, Comparable, Sendable, CustomStringConvertible 
         self.seconds = seconds
     }
 
+    /// Reads one of the three forms of RFC 9110 §5.6.7 and nothing else, names in any case.
+    ///
+    /// For `Expires`: a cache must take any other form for a time in the past (RFC 9111 §5.3), and should not mind the
+    /// case of letters (§4.2). See ``init(parsing:now:)`` for the parameters.
+    public init?(exactly text: some StringProtocol, now: HTTPDate) {
+        let bytes = Array(text.utf8.prefix(64))[...].trimmed.map(\.lowercased)
+        guard datePatterns.contains(where: { fits(bytes, $0) }) else { return nil }
+        self.init(parsing: text, now: now)
+    }
+
     /// Whether one time is before another.
     public static func < (a: HTTPDate, b: HTTPDate) -> Bool { a.seconds < b.seconds }
 
@@ -92,6 +102,30 @@ public struct HTTPDate: Hashable, Comparable, Sendable, CustomStringConvertible 
 
 private let weekdayNames = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"]
 private let monthNames = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+
+/// IMF-fixdate, asctime, and what follows the day's name in the form of RFC 850: `0` is a digit, `_` a digit or a
+/// blank, `a` a letter.
+private let datePatterns = ["aaa, 00 aaa 0000 00:00:00 gmt", "aaa aaa _0 00:00:00 0000", "day, 00-aaa-00 00:00:00 gmt"]
+
+/// Whether a lower-case text has a pattern's form; what the letters say is for ``DateReader``.
+private func fits(_ text: [UInt8], _ pattern: String) -> Bool {
+    var text = text[...]
+    var pattern = Array(pattern.utf8)[...]
+    if pattern.starts(with: "day".utf8) {
+        guard let name = weekdayNames.first(where: { text.starts(with: $0.utf8) }) else { return false }
+        text = text.dropFirst(name.utf8.count)
+        pattern = pattern.dropFirst(3)
+    }
+    guard text.count == pattern.count else { return false }
+    return zip(text, pattern).allSatisfy { byte, sign in
+        switch sign {
+        case UInt8(ascii: "0"): byte.isDigit
+        case UInt8(ascii: "_"): byte.isDigit || byte == UInt8(ascii: " ")
+        case UInt8(ascii: "a"): (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte)
+        default: byte == sign
+        }
+    }
+}
 
 /// Days since 1970-01-01 to year, month and day: Howard Hinnant's "civil from days".
 private func civil(fromDay day: Int) -> (year: Int, month: Int, day: Int) {

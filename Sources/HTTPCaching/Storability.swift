@@ -33,6 +33,9 @@ public enum Storability: Hashable, Sendable {
         case partialContent
         /// 304: it updates what is stored and is not itself a response to keep (§4.3.4).
         case notModified
+        /// 412, 416, 428, 429, 431, 511: it judges the one request, by fields that no key knows, and not the resource
+        /// (RFC 9110 §13, §14.2; RFC 6585 §3 to §6 forbid it).
+        case oneRequest
         /// `must-understand` on a status whose caching rules are not known here (§5.2.2.3).
         case notUnderstood
         /// The request's `no-store` (§5.2.1.5).
@@ -76,6 +79,7 @@ extension CachePolicy {
         guard (200...599).contains(status) else { return .doNotStore(.notFinal) }
         if status == 206 { return .doNotStore(.partialContent) }
         if status == 304 { return .doNotStore(.notModified) }
+        if aboutOneRequest.contains(status) { return .doNotStore(.oneRequest) }
         guard response.headerFields.count <= 4096 else { return .doNotStore(.fields) }
         if asking.noStore { return .doNotStore(.requestNoStore) }
 
@@ -115,8 +119,11 @@ extension CachePolicy {
     }
 }
 
+/// The statuses that say something about a request and nothing about what it asked for.
+private let aboutOneRequest: Set<Int> = [412, 416, 428, 429, 431, 511]
+
 /// The statuses whose meaning for a cache is implemented here: they are served as they were stored.
 private let understood: Set<Int> = [
-    200, 203, 204, 300, 301, 302, 303, 307, 308, 400, 401, 403, 404, 405, 406, 409, 410, 411, 412, 413, 414, 415, 417,
-    421, 422, 426, 428, 429, 431, 451, 500, 501, 502, 503, 504, 505,
+    200, 203, 204, 300, 301, 302, 303, 307, 308, 400, 401, 403, 404, 405, 406, 409, 410, 411, 413, 414, 415, 417, 421,
+    422, 426, 451, 500, 501, 502, 503, 504, 505,
 ]

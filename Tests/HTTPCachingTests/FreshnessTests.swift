@@ -38,6 +38,9 @@ struct FreshnessTests {
             rule: "9110 §6.6.1 Date invalid"),
         Row(lines: [now, "Expires: \(hourAgo)"], lifetime: 0, source: .expires, rule: "9111 §5.3 past"),
         Row(lines: [now, "Expires: 0"], lifetime: 0, source: .expires, rule: "9111 §5.3 Expires: 0"),
+        Row(
+            lines: [now, "Expires: Fri, 01 Jan 2100 00:00:00 UTC"], lifetime: 0, source: .expires,
+            rule: "9111 §5.3 another form"),
         Row(lines: [now, "Expires: "], lifetime: 0, source: .expires, rule: "9111 §5.3 empty"),
         Row(
             lines: [now, "Expires: \(inAnHour)", "Expires: 0"], lifetime: 3600, source: .expires,

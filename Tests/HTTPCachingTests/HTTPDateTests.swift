@@ -67,6 +67,26 @@ struct HTTPDateTests {
         Row("Sun, ٠٦ Nov 1994 08:49:37 GMT", nil, "digits that are not ASCII"),
     ]
 
+    /// The forms that `Expires` may have, and letters in any case (RFC 9110 §5.6.7, RFC 9111 §4.2).
+    private static let exact: Set<String> = [
+        "9110 §5.6.7 IMF-fixdate", "9110 §5.6.7 RFC 850", "9110 §5.6.7 asctime", "9110 §5.6.7 asctime, two-digit day",
+        "9110 §5.5 blanks around a value", "lower case", "upper case", "wrong day of the week",
+        "9110 §5.6.7 leap second", "leap day", "the epoch", "before the epoch", "the last date there is",
+    ]
+
+    @Test(arguments: rows)
+    func onlyTheThreeFormsAreReadWhereAnInvalidDateHasAMeaning(row: Row) {
+        let expected = Self.exact.contains(row.rule) ? row.time : nil
+        #expect(HTTPDate(exactly: row.text, now: noon) == expected)
+    }
+
+    @Test(arguments: [
+        "Sun, 06-Nov-94 08:49:37 GMT", "Sunday, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-1994 08:49:37 GMT",
+        "Sunday Nov  6 08:49:37 1994", "Sun Nov 06 08:49:37 94", "Sun, 06 Nov 1994 08:49:37 GMT;",
+        "Sun, 06\tNov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMTX",
+    ])
+    func aMixtureOfFormsIsNone(text: String) { #expect(HTTPDate(exactly: text, now: noon) == nil) }
+
     @Test(arguments: rows)
     func aDateIsReadAsServersSendIt(row: Row) {
         #expect(HTTPDate(parsing: row.text, now: noon) == row.time)

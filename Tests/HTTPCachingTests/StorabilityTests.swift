@@ -48,6 +48,16 @@ struct StorabilityTests {
         ),
         Row(
             status: 304, lines: ["Cache-Control: max-age=60"], expected: .doNotStore(.notModified), rule: "9111 §4.3.4"),
+        Row(
+            status: 412, lines: ["Cache-Control: max-age=60"], expected: .doNotStore(.oneRequest),
+            rule: "9110 §13.1 of the request's conditions"),
+        Row(
+            status: 416, lines: ["Cache-Control: max-age=60"], expected: .doNotStore(.oneRequest),
+            rule: "9110 §14.2 of the request's range"),
+        Row(status: 428, lines: ["Cache-Control: max-age=60"], expected: .doNotStore(.oneRequest), rule: "6585 §3"),
+        Row(status: 429, lines: ["Cache-Control: public"], expected: .doNotStore(.oneRequest), rule: "6585 §4"),
+        Row(status: 431, lines: ["Cache-Control: max-age=60"], expected: .doNotStore(.oneRequest), rule: "6585 §5"),
+        Row(status: 511, lines: ["Cache-Control: max-age=60"], expected: .doNotStore(.oneRequest), rule: "6585 §6"),
         Row(lines: ["Cache-Control: no-store, max-age=60"], expected: .doNotStore(.noStore), rule: "9111 §5.2.2.5"),
         Row(
             kind: .private, lines: ["Cache-Control: max-age=60", "Cache-Control: No-Store"],

@@ -51,9 +51,21 @@ struct CacheTableTests {
         fetchedAgain(
             "CDN-Cache-Control instead, shorter", ["Cache-Control: max-age=60", "CDN-Cache-Control: max-age=1"]),
         fetchedAgain("no heuristic", ["Last-Modified: {-100000}"]),
+        reused("Expires in the form of RFC 850", ["Date: {0}", "Expires: Friday, 01-Jan-55 00:00:00 GMT"]),
+        reused("Expires in the form of asctime", ["Date: {0}", "Expires: Fri Jan  1 00:00:00 2055"]),
+        reused("Expires in capitals", ["Date: {0}", "Expires: FRI, 01 JAN 2055 00:00:00 gmt"]),
     ]
 
-    /// RFC 9111 §3, §5.2.2.
+    /// What no `Expires` may look like is in the past (RFC 9111 §5.3).
+    static let invalidExpires: [CacheRow] = [
+        "Fri, 01 Jan 2055 00:00:00 UTC", "Fri, 01 Jan 2055 00:00:00 CET", "Fri, 01 Jan 55 00:00:00 GMT",
+        "Fri 01 Jan 2055 00:00:00 GMT", "Fri, 01  Jan 2055 00:00:00 GMT", "Fri, 01-Jan-2055 00:00:00 GMT",
+        "Fri, 1 Jan 2055 00:00:00 GMT", "Fri, 01 Jan 2055 0:00:00 GMT", "2055-01-01T00:00:00Z",
+    ].map { fetchedAgain("Expires: " + $0, ["Date: {0}", "Expires: " + $0]) }
+
+    private static let minute = ["Cache-Control: max-age=60"]
+
+    /// RFC 9111 §3, §5.2.2; RFC 9110 §13.1, §14.2; RFC 6585 §4.
     static let storing: [CacheRow] = [
         fetchedAgain("no-store", ["Cache-Control: max-age=60, no-store"]),
         fetchedAgain("private", ["Cache-Control: max-age=60, private"]),
@@ -83,6 +95,17 @@ struct CacheTableTests {
         CacheRow(
             "Authorization, must-revalidate",
             Step(asks: ["Authorization: x"], says: ["Cache-Control: max-age=60, must-revalidate"]),
+            Step(from: 1, reaches: false)),
+        CacheRow(
+            "416 judges one range", Step(asks: ["Range: bytes=99-"], status: "416 No", says: minute, gets: 416),
+            Step(from: 2, reaches: true)),
+        CacheRow(
+            "412 judges one condition", Step(asks: ["If-Match: \"x\""], status: "412 No", says: minute, gets: 412),
+            Step(from: 2, reaches: true)),
+        CacheRow(
+            "429 judges one client", Step(status: "429 No", says: minute, gets: 429), Step(from: 2, reaches: true)),
+        CacheRow(
+            "a 200 to a range is for everybody", Step(asks: ["Range: bytes=0-0"], says: minute, from: 1),
             Step(from: 1, reaches: false)),
         CacheRow(
             "POST is not stored", Step(method: "POST", says: ["Cache-Control: max-age=60"]),
@@ -138,6 +161,10 @@ struct CacheTableTests {
             Step(reaches: false, sees: ["Date"])),
         CacheRow("the origin's own Host", Step(says: [], originSees: ["-x-nothing"])),
         CacheRow(
+            "OPTIONS goes one step less far",
+            Step(method: "OPTIONS", asks: ["Max-Forwards: 3"], reaches: true, originSees: ["Max-Forwards: 2"]),
+            Step(method: "OPTIONS", asks: ["Max-Forwards: 0"], reaches: false, gets: 204)),
+        CacheRow(
             "HEAD from a stored GET", Step(says: ["Cache-Control: max-age=60"]),
             Step(method: "HEAD", reaches: false, sees: ["Content-Length: 6"])),
     ]
@@ -155,7 +182,10 @@ struct CacheTableTests {
         fetchedAgain("max-stale passed", ["Cache-Control: max-age=1"], asks: ["Cache-Control: max-stale=1"]),
         reused("only-if-cached", ["Cache-Control: max-age=60"], asks: ["Cache-Control: only-if-cached"]),
         CacheRow(
-            "only-if-cached, nothing there", Step(asks: ["Cache-Control: only-if-cached"], reaches: false, gets: 504)),
+            "only-if-cached, nothing there",
+            Step(
+                asks: ["Cache-Control: only-if-cached"], reaches: false, gets: 504,
+                sees: ["Cache-Status: tileproxy; detail=only-if-cached"])),
     ]
 
     /// RFC 9111 §4.1.
@@ -257,6 +287,21 @@ struct CacheTableTests {
                 says: ["Cache-Control: max-age=60", "Content-Range: bytes 0-1/6"], reaches: true, gets: 206,
                 originSees: ["Range: bytes=0-1"]), Step(from: 2, reaches: true)),
         CacheRow(
+            "no-store of one client takes nothing from others",
+            Step(says: ["Cache-Control: max-age=60", "ETag: \"a\""]),
+            Step(asks: ["Cache-Control: no-cache, no-store"], confirms: [], from: 1, reaches: true),
+            Step(from: 1, reaches: false)),
+        CacheRow(
+            "nor does one client's Authorization", Step(says: ["Cache-Control: max-age=1", "ETag: \"a\""]),
+            Step(
+                after: 3, asks: ["Authorization: x"], confirms: ["Cache-Control: max-age=60", "X: 1"], from: 1,
+                reaches: true, sees: ["X: 1", "Cache-Status: tileproxy; fwd=stale; fwd-status=304; ttl=60"]),
+            Step(confirms: [], from: 1, reaches: true, sees: ["-X"], originSees: ["If-None-Match: \"a\""])),
+        CacheRow(
+            "a 304 that forbids storing ends it", Step(says: ["Cache-Control: max-age=1", "ETag: \"a\""]),
+            Step(after: 3, confirms: ["Cache-Control: private"], from: 1, reaches: true),
+            Step(from: 3, reaches: true, originSees: ["-If-None-Match"])),
+        CacheRow(
             "an unrelated 304 is asked again",
             Step(says: ["Cache-Control: max-age=1", "ETag: \"a\"", "Last-Modified: {-60}"]),
             Step(after: 3, says: [], confirms: ["Last-Modified: {-10}"], from: 2, reaches: true)),
@@ -299,6 +344,28 @@ struct CacheTableTests {
             "stale-if-error", Step(says: ["Cache-Control: max-age=1, stale-if-error=60"]),
             Step(after: 3, status: "503 No", from: 1, reaches: true)),
         CacheRow(
+            "stale at once, without a validator, and still good in need",
+            Step(says: ["Cache-Control: max-age=0, stale-if-error=60"]),
+            Step(after: 3, status: "503 No", from: 1, reaches: true)),
+        CacheRow(
+            "what a newer answer has replaced does not come back",
+            Step(says: ["Cache-Control: max-age=1, stale-if-error=60"]),
+            Step(after: 3, status: "410 Gone", from: 2, reaches: true, gets: 410),
+            Step(status: "503 No", from: 3, reaches: true, gets: 503)),
+        CacheRow(
+            "nor what has become private",
+            Step(asks: ["Foo: 1"], says: ["Cache-Control: max-age=1, stale-if-error=60", "Vary: Foo"]),
+            Step(after: 3, asks: ["Foo: 1"], says: ["Cache-Control: private"], from: 2, reaches: true),
+            Step(asks: ["Foo: 1"], status: "503 No", from: 3, reaches: true, gets: 503)),
+        CacheRow(
+            "an answer about the client leaves it alone", Step(says: ["Cache-Control: max-age=1, stale-if-error=60"]),
+            Step(after: 3, status: "403 No", from: 2, reaches: true, gets: 403),
+            Step(status: "503 No", from: 1, reaches: true)),
+        CacheRow(
+            "a forced reload that is not stored leaves it alone", Step(says: ["Cache-Control: max-age=60"]),
+            Step(asks: ["Cache-Control: no-cache"], says: ["Cache-Control: private"], from: 2, reaches: true),
+            Step(from: 1, reaches: false)),
+        CacheRow(
             "stale-if-error passed", Step(says: ["Cache-Control: max-age=1, stale-if-error=1"]),
             Step(after: 9, status: "503 No", from: 2, reaches: true, gets: 503)),
         CacheRow(
@@ -318,7 +385,7 @@ struct CacheTableTests {
             Step(after: 3, from: 1, sees: ["Age: 3"])),
     ]
 
-    @Test(arguments: freshness + storing) func storingAndFreshness(row: CacheRow) async throws {
+    @Test(arguments: freshness + invalidExpires + storing) func storingAndFreshness(row: CacheRow) async throws {
         let wrong = try await row.run()
         #expect(wrong == [])
     }

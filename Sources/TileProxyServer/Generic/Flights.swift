@@ -9,6 +9,8 @@ final class Flights: Sendable {
         case stored
         /// The answer is of no use to others: go on alone.
         case useless
+        /// Whoever asked is gone: one of those who wait should ask instead.
+        case abandoned
         /// The origin failed.
         case failed(UpstreamFailure)
     }
@@ -17,7 +19,6 @@ final class Flights: Sendable {
     private struct Flight {
         var number: UInt64
         var waiters: [@Sendable (Landing) -> Void] = []
-        var mayStore = true
         var isOpen = true
         var isStoring = false
     }
@@ -25,6 +26,8 @@ final class Flights: Sendable {
     private struct State {
         var flights: [TileKey: Flight] = [:]
         var next: UInt64 = 0
+        /// Hashes of keys, each in its place: those whose last answer was of no use to others.
+        var useless = [Int?](repeating: nil, count: 4096)
     }
 
     /// The right, and the duty, to land a flight.
@@ -48,6 +51,29 @@ final class Flights: Sendable {
             return start(key, &state)
         }
     }
+
+    /// Whether it is worth waiting for somebody else's answer: not where the last one was of no use to others.
+    ///
+    /// It remembers some thousands of keys; to forget one costs one round of waiting.
+    func isWorthWaiting(_ key: TileKey) -> Bool {
+        let hash = key.hashValue
+        return state.withLock { $0.useless[Self.place(hash)] != hash }
+    }
+
+    /// Remembers whether the answer for a key was of use to others.
+    func remember(_ key: TileKey, wasOfUse: Bool) {
+        let hash = key.hashValue
+        state.withLock { state in
+            let place = Self.place(hash)
+            if !wasOfUse {
+                state.useless[place] = hash
+            } else if state.useless[place] == hash {
+                state.useless[place] = nil
+            }
+        }
+    }
+
+    private static func place(_ hash: Int) -> Int { Int(truncatingIfNeeded: UInt(bitPattern: hash) & 4095) }
 
     /// Starts a flight unless there is one.
     func startAlone(_ key: TileKey) -> Ticket? {
@@ -101,19 +127,6 @@ final class Flights: Sendable {
             return flight.waiters
         }
         for waiter in waiters { waiter(landing) }
-    }
-
-    /// Forbids storing what is on its way for a key: something has changed since it was asked for.
-    func forbidStoring(_ key: TileKey) {
-        state.withLock { $0.flights[key]?.mayStore = false }
-    }
-
-    /// Whether what has arrived may be stored.
-    func mayStore(_ ticket: Ticket) -> Bool {
-        state.withLock { state in
-            guard let flight = state.flights[ticket.key], flight.number == ticket.number else { return true }
-            return flight.mayStore
-        }
     }
 
     /// How many requests are under way that others may wait for.

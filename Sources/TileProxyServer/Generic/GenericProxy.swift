@@ -33,6 +33,7 @@ package final class GenericCache: Sendable {
     let settings: GenericSettings
     let worker: StoreWorker
     let flights = Flights()
+    let changes = Changes()
     let budget: StagingBudget
     let tls: NIOSSLContext?
     let underWay = Locked(0)
@@ -83,12 +84,20 @@ package final class GenericProxy: Responder {
     package func answer(
         _ request: RequestHead, _ answering: borrowing Answering, into buffer: inout ByteBuffer
     ) -> Answered? {
-        guard request.isPlainRead, let hit = request.withTargetBytes({ prepared.find($0) }) else { return nil }
+        guard request.isPlainRead, let hit = request.withTargetBytes({ prepared.find($0, request.fields) }) else {
+            return nil
+        }
         let now = time.now
         guard case .fresh(let age) = hit.freshness.decision(at: now) else { return nil }
         // What the store cannot tell at once is for the long way, errors included.
         guard case .some(.tile(let tile)) = try? cache.store.readNow(hit.key), hit.matches(tile.entry) else {
             return nil
+        }
+        if let selection = hit.selection {
+            // Without its marker a variant is gone, though nobody could remove it by name.
+            guard case .some(.tile(let tile)) = try? cache.store.readNow(selection.key),
+                tile.entry.metadata == selection.marker
+            else { return nil }
         }
         let isHead = request.method == .head
         hit.write(
@@ -101,7 +110,7 @@ package final class GenericProxy: Responder {
     /// Makes a hit ready for the next time.
     func prepare(_ candidate: Candidate, for head: RequestHead) {
         let target = head.withTargetBytes { Array($0) }
-        if let hit = PreparedHits.Hit(candidate, target: target, via: viaText) { prepared.keep(hit) }
+        if let hit = PreparedHits.Hit(candidate, target: target, head.fields, via: viaText) { prepared.keep(hit) }
     }
 
     // MARK: Everything else

@@ -7,8 +7,8 @@ enum Invalidations {
     /// What is to be done to the store before the answer is handed on; `nil` for nothing.
     ///
     /// An unsafe method that succeeded removes what is stored for its URL and for those that `Location` and
-    /// `Content-Location` name at the same origin (RFC 9111 §4.4). The answer to a HEAD updates what is stored, or marks it
-    /// as stale (§4.3.5).
+    /// `Content-Location` name at the same origin (RFC 9111 §4.4). The answer to a HEAD updates what is stored, or
+    /// marks it as stale (§4.3.5).
     static func job(
         for response: HTTPResponse, to request: ProxyRequest, _ candidate: Candidate?, _ route: ProxyRoute,
         _ keys: ResourceKeys, length: Int64?, now: HTTPDate
@@ -22,6 +22,24 @@ enum Invalidations {
             route.rest(ofTargetPath: uri.path).flatMap { keys.primary(rest: $0, query: uri.query) }
         }
         return found.isEmpty ? nil : .remove(found)
+    }
+
+    /// What is to be done to a stale response that the origin was asked about, if it gave another one that is not
+    /// stored in its place; `nil` for nothing.
+    ///
+    /// The new one is the more recent of the two (RFC 9111 §4): were the old one kept, it would come back as soon as
+    /// the origin cannot be reached. Answers that say nothing about the resource (errors, 401, 403, 429, passing
+    /// redirections) leave it alone, and so do those to a client that shows credentials, or wants nothing stored.
+    static func superseded(
+        by response: HTTPResponse, to request: ProxyRequest, _ forwarding: Forwarding?, isStored: Bool
+    ) -> StoreJob? {
+        guard let forwarding, let candidate = forwarding.candidate, forwarding.cause == .stale, !isStored,
+            request.method == .get, !request.asking.noStore, !request.fields.contains(.authorization)
+        else { return nil }
+        switch response.status.code {
+        case 200...299, 301, 308, 404, 410: return .remove([candidate.key])
+        default: return nil
+        }
     }
 
     private static func head(
@@ -39,11 +57,14 @@ enum Invalidations {
         case .update:
             let fresh = CachePolicy.shared.freshen(
                 candidate.response, with: response, to: request.httpRequest, requestedAt: now, receivedAt: now)
-            guard fresh.storability.isStorable else { return .remove([candidate.key]) }
-            return .refresh(
-                candidate,
-                entry(status: fresh.response.status, fields: fresh.response.fields, freshness: fresh.response.freshness)
-            )
+            let stored = fresh.response
+            switch OriginDecision.Update(fresh.storability) {
+            case .refresh:
+                let metadata = entry(status: stored.status, fields: stored.fields, freshness: stored.freshness)
+                return .refresh(candidate, metadata)
+            case .leave: return nil
+            case .remove: return .remove([candidate.key])
+            }
         }
     }
 }

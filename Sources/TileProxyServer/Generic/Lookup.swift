@@ -10,11 +10,23 @@ struct Candidate: Sendable {
     let tile: StoredTile
     /// The response that the entry was made from.
     let response: StoredResponse
-    /// Whether it was chosen by `Vary`.
-    let isVariant: Bool
+    /// How `Vary` chose it; `nil` if the URL has one response for all.
+    let choice: VariantChoice?
 
     /// The length of the stored body.
     var length: Int { tile.data?.count ?? 0 }
+}
+
+/// How a variant was chosen.
+struct VariantChoice: Sendable {
+    /// The key of the URL's marker.
+    let key: TileKey
+    /// The marker's entry.
+    let marker: TileMetadata
+    /// The fields that chose it.
+    let names: [HTTPField.Name]
+    /// Whether all of the URL's responses named these fields.
+    let isOnlyChoice: Bool
 }
 
 /// What the store has for a request.
@@ -42,7 +54,7 @@ enum Lookup: Sendable {
         case .tile(let found): tile = found
         }
         guard let marker = VaryMarker(tile.entry.metadata) else {
-            return .found(Candidate(key: primary, tile, isVariant: false))
+            return .found(Candidate(key: primary, tile, nil))
         }
         var best: Candidate?
         for names in marker.sets {
@@ -51,7 +63,9 @@ enum Lookup: Sendable {
             case .miss: continue
             case .mustWait: return .mustWait
             case .tile(let found):
-                let candidate = Candidate(key: key, found, isVariant: true)
+                let choice = VariantChoice(
+                    key: primary, marker: tile.entry.metadata, names: names, isOnlyChoice: marker.sets.count == 1)
+                let candidate = Candidate(key: key, found, choice)
                 if best.map({ $0.tile.entry.metadata.storedAt < found.entry.metadata.storedAt }) ?? true {
                     best = candidate
                 }
@@ -62,8 +76,7 @@ enum Lookup: Sendable {
 }
 
 extension Candidate {
-    init(key: TileKey, _ tile: StoredTile, isVariant: Bool) {
-        self.init(
-            key: key, tile: tile, response: TileProxyServer.response(of: tile.entry.metadata), isVariant: isVariant)
+    init(key: TileKey, _ tile: StoredTile, _ choice: VariantChoice?) {
+        self.init(key: key, tile: tile, response: TileProxyServer.response(of: tile.entry.metadata), choice: choice)
     }
 }

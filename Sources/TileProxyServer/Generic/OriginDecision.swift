@@ -5,14 +5,33 @@ import HTTPTypes
 enum OriginDecision: Sendable {
     /// Hand it on, and store it if there is an intent to.
     case pass(StoreIntent?)
-    /// It confirms what is stored: update that, and answer from it. `keeps` is whether it may stay stored.
-    case confirmed(StoredResponse, keeps: Bool)
+    /// It confirms what is stored: answer from that, brought up to date.
+    case confirmed(StoredResponse, Update)
     /// Answer from what is stored though it is stale (RFC 5861 §4).
     case serveStale
     /// A 304 about nothing that is stored: ask again without conditions.
     case askAgain
     /// A 304 that nobody asked for.
     case badGateway
+
+    /// What becomes of a stored response that was confirmed.
+    enum Update: Hashable, Sendable {
+        /// It is brought up to date.
+        case refresh
+        /// It stays as it is: the confirmation was for one client alone.
+        case leave
+        /// It must not stay.
+        case remove
+
+        init(_ storability: Storability) {
+            switch storability {
+            case .store: self = .refresh
+            // A client's wish and a client's credentials are no reason to take from others what they may have.
+            case .doNotStore(.requestNoStore), .doNotStore(.authorization): self = .leave
+            case .doNotStore: self = .remove
+            }
+        }
+    }
 
     /// What is to be stored of an answer.
     struct StoreIntent: Hashable, Sendable {
@@ -55,7 +74,7 @@ enum OriginDecision: Sendable {
             let fresh = policy.freshen(
                 candidate.response, with: response, to: request.httpRequest, requestedAt: requestedAt,
                 receivedAt: receivedAt)
-            return .confirmed(fresh.response, keeps: fresh.storability.isStorable)
+            return .confirmed(fresh.response, Update(fresh.storability))
         }
     }
 
@@ -69,7 +88,10 @@ enum OriginDecision: Sendable {
         let freshness = policy.freshness(of: response, requestedAt: requestedAt, receivedAt: receivedAt).stored
         // What is stale at once and cannot be asked about would be written for nothing.
         let isAskable = !Validators(response.headerFields, now: receivedAt).isEmpty
-        guard isAskable || freshness.expires > receivedAt || freshness.staleWhileRevalidate > 0 else { return nil }
+        let isUsableStale =
+            !freshness.noCache && !freshness.mustRevalidate
+            && (freshness.staleWhileRevalidate > 0 || freshness.staleIfError > 0)
+        guard isAskable || freshness.expires > receivedAt || isUsableStale else { return nil }
         var fields = policy.fieldsToStore(response.headerFields)
         // A recipient with a clock adds what is missing (RFC 9110 §6.6.1).
         if !fields.contains(.date) { fields[.date] = receivedAt.description }

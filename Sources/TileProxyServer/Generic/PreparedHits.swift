@@ -28,13 +28,17 @@ struct PreparedHits {
         let blob: BlobDigest?
         let metadata: TileMetadata
         let freshness: StoredFreshness
+        /// Which requests it is for, if not for all.
+        let selection: PreparedSelection?
         /// The status line and all fields that stay the same.
         let head: ByteBuffer
 
-        /// Makes an answer ready, if it is one that many requests can share.
-        init?(_ candidate: Candidate, target: [UInt8], via: String) {
+        /// Makes an answer to a request ready, if it is one that many requests can share.
+        init?(_ candidate: Candidate, target: [UInt8], _ request: HeadFields, via: String) {
             let tile = candidate.tile
-            guard !candidate.isVariant, candidate.length <= PreparedHits.largestBody else { return nil }
+            guard candidate.length <= PreparedHits.largestBody else { return nil }
+            selection = candidate.choice.flatMap { PreparedSelection($0, request) }
+            guard candidate.choice == nil || selection != nil else { return nil }
             self.target = target
             key = candidate.key
             blob = tile.entry.blob
@@ -64,29 +68,31 @@ struct PreparedHits {
     /// Makes a table of pairs of slots: a hit may lie in either of its pair, the newer in the first.
     init(pairs: Int = 16384) { slots = Array(repeating: nil, count: 2 * max(1, pairs)) }
 
-    /// The hit for a target.
+    /// The hit for a target and the fields that it may depend on.
     @inline(__always)
-    func find(_ target: UnsafeRawBufferPointer) -> Hit? {
+    func find(_ target: UnsafeRawBufferPointer, _ request: HeadFields) -> Hit? {
         let first = place(target)
-        if let hit = slots[first], isFor(target, hit) { return hit }
-        if let hit = slots[first + 1], isFor(target, hit) { return hit }
+        if let hit = slots[first], isFor(target, request, hit) { return hit }
+        if let hit = slots[first + 1], isFor(target, request, hit) { return hit }
         return nil
     }
 
     /// Keeps a hit in place of whatever has its slot.
     mutating func keep(_ hit: Hit) {
         let first = hit.target.withUnsafeBytes { place($0) }
-        let older = slots[first].flatMap { $0.target == hit.target ? nil : $0 }
+        let older = slots[first].flatMap { $0.isReplaced(by: hit) ? nil : $0 }
         if let older { slots[first + 1] = older }
         slots[first] = hit
     }
 
     @inline(__always)
-    private func isFor(_ target: UnsafeRawBufferPointer, _ hit: Hit) -> Bool {
-        hit.target.withUnsafeBytes { own in
+    private func isFor(_ target: UnsafeRawBufferPointer, _ request: HeadFields, _ hit: Hit) -> Bool {
+        let isSame = hit.target.withUnsafeBytes { own in
             guard own.count == target.count, let a = own.baseAddress, let b = target.baseAddress else { return false }
             return memcmp(a, b, own.count) == 0
         }
+        guard isSame, let selection = hit.selection else { return isSame }
+        return selection.matches(request)
     }
 
     @inline(__always)
@@ -98,6 +104,13 @@ struct PreparedHits {
 }
 
 extension PreparedHits.Hit {
+    /// Whether another hit is for the same requests, or for all instead of some.
+    fileprivate func isReplaced(by other: PreparedHits.Hit) -> Bool {
+        guard target == other.target else { return false }
+        guard let selection, let theirs = other.selection else { return true }
+        return selection.equals(theirs)
+    }
+
     /// Whether an entry is still in the state that this was made from.
     @inline(__always)
     func matches(_ entry: TileEntry) -> Bool {

@@ -41,9 +41,9 @@ extension ProxyExchange: UpstreamReceiver {
             head, to: request, forwarding, policy: cache.settings.policy, requestedAt: requestedAt, receivedAt: now)
         switch decision {
         case .pass(let intent): settle(response, head, length: length, intent)
-        case .confirmed(let stored, let keeps):
+        case .confirmed(let stored, let update):
             drops = true
-            if let candidate = forwarding.candidate { confirm(candidate, stored, keeps: keeps) }
+            if let candidate = forwarding.candidate { confirm(candidate, stored, update) }
         case .serveStale:
             drops = true
             land(.stored)
@@ -61,7 +61,9 @@ extension ProxyExchange: UpstreamReceiver {
     private func settle(
         _ response: HTTPResponse, _ raw: HTTPResponse, length: Int64?, _ intent: OriginDecision.StoreIntent?
     ) {
-        let job = Invalidations.job(for: raw, to: request, forwarding?.candidate, route, keys, length: length, now: now)
+        let job =
+            Invalidations.superseded(by: raw, to: request, forwarding, isStored: intent != nil)
+            ?? Invalidations.job(for: raw, to: request, forwarding?.candidate, route, keys, length: length, now: now)
         guard let job else {
             pass(response, length: length, intent)
             return
@@ -69,9 +71,8 @@ extension ProxyExchange: UpstreamReceiver {
         // Who gets the answer to a change may rely on not being shown the past.
         call?.pause()
         var gone: [TileKey] = []
-        if case .remove(let keys) = job { gone = keys }
-        for key in gone { cache.flights.forbidStoring(key) }
-        afterStoring(gone[...]) {
+        if case .remove(let keys) = job, !request.isForCache { gone = keys }
+        settle(gone[...]) {
             self.perform(job) {
                 self.pass(response, length: length, intent)
                 self.call?.resume()
@@ -79,17 +80,18 @@ extension ProxyExchange: UpstreamReceiver {
         }
     }
 
-    /// Goes on once nothing is being stored under some keys: what is removed must not come back.
-    private func afterStoring(_ keys: ArraySlice<TileKey>, then next: @escaping @Sendable () -> Void) {
-        guard let key = keys.first else {
+    /// Goes on once nothing from before is being stored for some resources, nor will be: what is removed must not come
+    /// back.
+    private func settle(_ resources: ArraySlice<TileKey>, then next: @escaping @Sendable () -> Void) {
+        guard let resource = resources.first else {
             next()
             return
         }
         let loop = proxy.loop
-        let waits = cache.flights.joinStoring(key) { _ in
-            loop.execute { self.afterStoring(keys.dropFirst(), then: next) }
+        let isSettled = cache.changes.change(resource) {
+            loop.execute { self.settle(resources.dropFirst(), then: next) }
         }
-        if !waits { afterStoring(keys.dropFirst(), then: next) }
+        if isSettled { settle(resources.dropFirst(), then: next) }
     }
 
     private func pass(_ response: HTTPResponse, length: Int64?, _ intent: OriginDecision.StoreIntent?) {
@@ -98,7 +100,9 @@ extension ProxyExchange: UpstreamReceiver {
             collector = BodyCollector(length: length, limit: cache.settings.storedBodyBytes, budget: cache.budget)
             self.intent = collector == nil ? nil : intent
         }
-        if let ticket, !(self.intent?.isReusable(at: now) ?? false) { cache.flights.release(ticket, .useless) }
+        let isOfUse = self.intent?.isReusable(at: now) ?? false
+        remember(wasOfUse: isOfUse)
+        if let ticket, !isOfUse { cache.flights.release(ticket, .useless) }
         guard let exchange, exchange.isOpen else { return }
         passes = true
         var response = response
@@ -117,6 +121,7 @@ extension ProxyExchange: UpstreamReceiver {
         if let collector, !collector.append(bytes) {
             self.collector = nil
             intent = nil
+            remember(wasOfUse: false)
             if let ticket { cache.flights.release(ticket, .useless) }
             if !passes {
                 call?.cancel()
@@ -135,7 +140,8 @@ extension ProxyExchange: UpstreamReceiver {
     func upstreamEnded(trailers: HTTPFields?) {
         guard !drops else { return }
         if let intent, let collector, let key = request.key { store(intent, collector, key) }
-        if passes { exchange?.finish(trailers: trailers) }
+        let wantsTrailers = exchange?.head.fields.has("trailers", in: .te) ?? false
+        if passes { exchange?.finish(trailers: wantsTrailers ? trailers : nil) }
         passes = false
         if intent == nil {
             land(.useless)
@@ -145,19 +151,24 @@ extension ProxyExchange: UpstreamReceiver {
 
     func upstreamFailed(_ failure: UpstreamFailure) { if !drops { fail(failure) } }
 
+    /// Remembers for the next time whether others should wait for such an answer.
+    private func remember(wasOfUse: Bool) {
+        guard request.method == .get, forwarding?.mayCollapse ?? false, let key = request.key else { return }
+        cache.flights.remember(flightKey(key), wasOfUse: wasOfUse)
+    }
+
     // MARK: The store
 
     private func store(_ intent: OriginDecision.StoreIntent, _ collector: BodyCollector, _ key: TileKey) {
-        if let ticket {
-            guard cache.flights.mayStore(ticket) else {
-                self.intent = nil
-                return
-            }
-            cache.flights.reopen(ticket)
+        guard let permit, cache.changes.beginWriting(permit) else {
+            self.intent = nil
+            return
         }
+        if let ticket { cache.flights.reopen(ticket) }
         let body = isBodiless(status.code) ? nil : collector.body
         let job = StoreJob.put(primary: key, intent, status, body: body, request: request.fields)
         perform(job) {
+            self.cache.changes.endWriting(permit)
             self.collector = nil
             self.land(.stored)
             self.end()
@@ -165,21 +176,28 @@ extension ProxyExchange: UpstreamReceiver {
     }
 
     /// Updates what a 304 confirmed, and answers from it.
-    private func confirm(_ candidate: Candidate, _ stored: StoredResponse, keeps: Bool) {
-        let metadata = entry(status: stored.status, fields: stored.fields, freshness: stored.freshness)
-        let job = keeps ? StoreJob.refresh(candidate, metadata) : .remove([candidate.key])
+    private func confirm(_ candidate: Candidate, _ stored: StoredResponse, _ update: OriginDecision.Update) {
         exchange?.cacheResult = .revalidated
-        perform(job) {
-            var status = CacheStatus(cache: "tileproxy")
-            status.forward = self.forwarding?.cause
-            status.forwardStatus = 304
-            status.timeToLive = stored.freshness.expires.seconds(since: self.now)
-            status.stored = keeps
-            let isReusable = keeps && !stored.freshness.noCache && stored.freshness.isFresh(at: self.now)
-            self.land(isReusable ? .stored : .useless)
-            self.send(stored, candidate, age: stored.freshness.age(at: self.now), status)
-            self.end()
+        switch update {
+        case .refresh:
+            let metadata = entry(status: stored.status, fields: stored.fields, freshness: stored.freshness)
+            perform(.refresh(candidate, metadata)) { self.confirmed(candidate, stored, isStored: true) }
+        case .leave: confirmed(candidate, stored, isStored: false)
+        case .remove: perform(.remove([candidate.key])) { self.confirmed(candidate, stored, isStored: false) }
         }
+    }
+
+    private func confirmed(_ candidate: Candidate, _ stored: StoredResponse, isStored: Bool) {
+        var status = CacheStatus(cache: "tileproxy")
+        status.forward = forwarding?.cause
+        status.forwardStatus = 304
+        status.timeToLive = stored.freshness.expires.seconds(since: now)
+        status.stored = isStored
+        let isReusable = isStored && !stored.freshness.noCache && stored.freshness.isFresh(at: now)
+        remember(wasOfUse: isReusable)
+        land(isReusable ? .stored : .useless)
+        send(stored, candidate, age: stored.freshness.age(at: now), status)
+        end()
     }
 
     /// Carries a job out on a thread that may wait, then goes on here; a failure is logged and costs nobody an answer.

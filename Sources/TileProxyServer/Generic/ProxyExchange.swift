@@ -19,7 +19,8 @@ final class ProxyExchange: @unchecked Sendable {
     var forwarding: Forwarding?
     var call: UpstreamCall?
     var ticket: Flights.Ticket?
-    var requestedAt = HTTPDate(seconds: 0)
+    var permit: Changes.Permit?
+    private var askedAt = NIODeadline.uptimeNanoseconds(0)
     var intent: OriginDecision.StoreIntent?
     var status = HTTPResponse.Status.ok
     var collector: BodyCollector?
@@ -102,7 +103,7 @@ final class ProxyExchange: @unchecked Sendable {
             end()
         case .gatewayTimeout:
             exchange?.cacheResult = .miss
-            reply(504, "Nothing that fits is stored.", CacheStatus.Forward.miss, detail: "only-if-cached")
+            reply(504, "Nothing that fits is stored.", nil, detail: "only-if-cached")
             end()
         case .forward(let forwarding): forward(forwarding)
         }
@@ -124,7 +125,7 @@ final class ProxyExchange: @unchecked Sendable {
         var status = CacheStatus(cache: "tileproxy")
         status.timeToLive = candidate.response.freshness.expires.seconds(since: now)
         if hasWaited {
-            status.forward = .uriMiss
+            status.forward = forwarding?.cause ?? .uriMiss
             status.collapsed = true
             exchange.cacheResult = .miss
         } else {
@@ -181,7 +182,8 @@ final class ProxyExchange: @unchecked Sendable {
             send(forwarding)
             return
         }
-        guard forwarding.mayCollapse, !goesAlone, exchange != nil else {
+        let isWorthWaiting = cache.flights.isWorthWaiting(flightKey(key))
+        guard forwarding.mayCollapse, !goesAlone, isWorthWaiting, exchange != nil else {
             ticket = cache.flights.startAlone(flightKey(key))
             send(forwarding)
             return
@@ -212,7 +214,7 @@ final class ProxyExchange: @unchecked Sendable {
     }
 
     /// Requests that want different variants do not wait for one another.
-    private func flightKey(_ key: TileKey) -> TileKey { forwarding?.candidate?.key ?? key }
+    func flightKey(_ key: TileKey) -> TileKey { forwarding?.candidate?.key ?? key }
 
     /// The request that this one waited for is over.
     fileprivate func landed(_ landing: Flights.Landing) {
@@ -220,22 +222,26 @@ final class ProxyExchange: @unchecked Sendable {
             end()
             return
         }
-        rounds += 1
         switch landing {
         case .stored:
+            rounds += 1
             hasWaited = true
             goesAlone = rounds > 1
             look()
         case .useless:
             goesAlone = true
             if let forwarding { send(forwarding) }
+        case .abandoned: look()
         case .failed(let failure): fail(failure)
         }
     }
 
     private func send(_ forwarding: Forwarding) {
         self.forwarding = forwarding
-        requestedAt = now
+        if permit == nil, request.isForCache, let key = request.key {
+            permit = cache.changes.takePermit(for: key)
+        }
+        askedAt = .now()
         var fields = ProxyRequest.forwarded(forwarding.fields, via: proxy.ownVia)
         if exchange?.head.fields.has("trailers", in: .te) ?? false {
             fields.append(HTTPField(name: .te, value: "trailers"))
@@ -256,6 +262,15 @@ final class ProxyExchange: @unchecked Sendable {
         send(Forwarding(plain, nil, forwarding.cause))
     }
 
+    /// When the origin was asked, to the nearest second before now.
+    ///
+    /// The clock shows whole seconds: an answer that took milliseconds must not look a second old because the clock
+    /// ticked meanwhile.
+    var requestedAt: HTTPDate {
+        let elapsed = NIODeadline.now() - askedAt
+        return now.adding(seconds: -((elapsed.nanoseconds + 500_000_000) / 1_000_000_000))
+    }
+
     // MARK: The end
 
     private func clientIsGone() {
@@ -266,7 +281,7 @@ final class ProxyExchange: @unchecked Sendable {
             return
         }
         call?.cancel()
-        land(.useless)
+        land(.abandoned)
         end()
     }
 
@@ -303,7 +318,7 @@ final class ProxyExchange: @unchecked Sendable {
         cacheStatus.forward = forwarding?.cause
         cacheStatus.forwardStatus = status
         cacheStatus.timeToLive = candidate.response.freshness.expires.seconds(since: now)
-        cacheStatus.detail = "stale-if-error"
+        cacheStatus.detail = status == nil ? "origin-unreachable" : "stale-if-error"
         send(candidate.response, candidate, age: candidate.response.freshness.age(at: now), cacheStatus)
     }
 
@@ -316,6 +331,8 @@ final class ProxyExchange: @unchecked Sendable {
         guard !isOver else { return }
         isOver = true
         land(.useless)
+        if let permit { cache.changes.giveBack(permit) }
+        permit = nil
         exchange?.whenGone = nil
         proxy.isOver(self)
     }

@@ -25,6 +25,9 @@ struct ProxyRequest: Sendable {
         method = HTTPRequest.Method(rawValue: head.methodText) ?? .get
         let all = head.fields.all
         fields = all.withoutConnectionFields
+        if method == .options, let left = head.fields.withValue(of: .maxForwards, \.decimal) ?? nil {
+            fields[.maxForwards] = String(max(left, 1) - 1)
+        }
         asking = RequestCacheControl(all)
         conditions = ClientPreconditions(all)
         target = route.target(rest: rest, query: head.query)

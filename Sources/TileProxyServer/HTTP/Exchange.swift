@@ -93,15 +93,15 @@ package final class Exchange: @unchecked Sendable {
         else { return }
         var buffer = connection.buffer(256)
         buffer.writeStatusLine(response.status.code, reason: response.status.reasonPhrase)
-        buffer.writeFields(response.headerFields)
+        for field in response.headerFields where !isFraming(field.name) { buffer.writeField(field) }
         buffer.writeStaticString("\r\n")
         connection.send(buffer, flush: true)
     }
 
     /// Sends the response's head.
     ///
-    /// `Date`, `Connection`, `Content-Length` and `Transfer-Encoding` are for the server to write; a `Date` that is there
-    /// stays.
+    /// `Date`, `Connection`, `Content-Length` and `Transfer-Encoding` are for the server to write; a `Date` that is
+    /// there stays.
     ///
     /// - Parameter length: The body's length, if it is known. To HEAD and in a 304 it is what a GET would have given;
     ///   nothing is written without it.

@@ -146,7 +146,7 @@ package struct HeadFields: Sendable {
         return fields
     }
 
-    private func value(_ span: Span, _ all: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
+    func value(_ span: Span, _ all: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         let start = Int(span.valueStart)
         return all.part(start, start + Int(span.valueLength))
     }

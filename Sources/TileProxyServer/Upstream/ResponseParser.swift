@@ -66,7 +66,7 @@ struct ResponseParser {
                 return .needsMore
             case .end(let trailers):
                 state = .done
-                return .end(trailers?.all.withoutConnectionFields)
+                return .end(trailers?.all.forwardableTrailers)
             }
         case .untilClose:
             guard let bytes = input.readSlice(length: input.readableBytes), bytes.readableBytes > 0 else {

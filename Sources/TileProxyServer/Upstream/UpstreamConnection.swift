@@ -69,7 +69,7 @@ final class UpstreamConnection: ChannelDuplexHandler {
         guard chunked, let context else { return }
         var buffer = context.channel.allocator.buffer(capacity: 64)
         buffer.writeStaticString("0\r\n")
-        if let trailers { buffer.writeFields(trailers.withoutConnectionFields) }
+        if let trailers { buffer.writeFields(trailers.forwardableTrailers) }
         buffer.writeStaticString("\r\n")
         context.writeAndFlush(wrapOutboundOut(buffer), promise: nil)
     }

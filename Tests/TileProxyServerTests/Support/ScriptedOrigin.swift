@@ -14,6 +14,8 @@ final class ScriptedOrigin: Sendable {
         var line: String
         var fields: [String: String]
         var body: String
+        /// The lines after a chunked body.
+        var trailers = ""
         /// Its place among all requests, from 1.
         var number: Int
 
@@ -95,9 +97,12 @@ final class ScriptedOrigin: Sendable {
                 request.body = String(decoding: wire.take(length), as: UTF8.self)
             } else if request.fields["transfer-encoding"] != nil {
                 while let line = wire.take(through: "\r\n"), let size = Int(line.dropLast(1), radix: 16) {
+                    if size == 0 {
+                        while let line = wire.take(through: "\r\n"), line != "\r\n" { request.trailers += line }
+                        break
+                    }
                     request.body += String(decoding: wire.take(size), as: UTF8.self)
                     _ = wire.take(through: "\r\n")
-                    if size == 0 { break }
                 }
             }
             state.withLock { state in

@@ -51,6 +51,12 @@ final class Wire {
         }
     }
 
+    /// Makes the end of this connection one that the other side cannot overlook.
+    func resetsAtItsEnd() {
+        var patience = linger(l_onoff: 1, l_linger: 0)
+        setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &patience, socklen_t(MemoryLayout<linger>.size))
+    }
+
     /// No more will be sent.
     func endOutput() { shutdown(descriptor, Int32(SHUT_WR)) }
 

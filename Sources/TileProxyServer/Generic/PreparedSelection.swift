@@ -1,0 +1,78 @@
+import HTTPTypes
+import NIOCore
+import TileStore
+
+/// For which requests an answer that was chosen by `Vary` is made ready: those whose selecting fields are the same,
+/// byte by byte.
+///
+/// Stricter than ``Vary``, which also compares by meaning (RFC 9111 §4.1); a request that only means the same goes the
+/// long way.
+struct PreparedSelection {
+    /// The key of the URL's marker.
+    let key: TileKey
+    /// The marker as it was: while it stands, its variants count.
+    let marker: TileMetadata
+    /// The names of the fields in lower case, and the lines of each.
+    private let fields: [(name: [UInt8], lines: [[UInt8]])]
+
+    /// Remembers what a request said.
+    ///
+    /// `nil` where a later response might be the better match, or where `Connection` takes fields away.
+    init?(_ choice: VariantChoice, _ request: HeadFields) {
+        guard choice.isOnlyChoice, !request.mayHideFields else { return nil }
+        key = choice.key
+        marker = choice.marker
+        fields = choice.names.map { name in
+            let name = Array(name.canonicalName.utf8)
+            return (name, request.lines(of: name))
+        }
+    }
+
+    /// Whether a request says the same.
+    func matches(_ request: HeadFields) -> Bool {
+        !request.mayHideFields && fields.allSatisfy { request.has($0.lines, of: $0.name) }
+    }
+
+    /// Whether another selection is for the same requests.
+    func equals(_ other: PreparedSelection) -> Bool {
+        fields.elementsEqual(other.fields) { $0.name == $1.name && $0.lines == $1.lines }
+    }
+}
+
+extension HeadFields {
+    /// Whether `Connection` names anything but the connection's own fate.
+    fileprivate var mayHideFields: Bool {
+        guard contains(.connection) else { return false }
+        let isHarmless =
+            withValue(of: .connection) { $0.equals(lowercase: "keep-alive") || $0.equals(lowercase: "close") } ?? false
+        return !isHarmless || count(of: .connection) > 1
+    }
+
+    /// The values of all lines of a field; its name is in lower case.
+    fileprivate func lines(of name: [UInt8]) -> [[UInt8]] {
+        var lines: [[UInt8]] = []
+        bytes.withUnsafeReadableBytes { all in
+            for span in spans where isNamed(name, span, all) { lines.append(Array(value(span, all))) }
+        }
+        return lines
+    }
+
+    /// Whether a field has these lines and no others.
+    fileprivate func has(_ lines: [[UInt8]], of name: [UInt8]) -> Bool {
+        bytes.withUnsafeReadableBytes { all in
+            var index = 0
+            for span in spans where isNamed(name, span, all) {
+                guard index < lines.count, value(span, all).elementsEqual(lines[index]) else { return false }
+                index += 1
+            }
+            return index == lines.count
+        }
+    }
+
+    private func isNamed(_ name: [UInt8], _ span: Span, _ all: UnsafeRawBufferPointer) -> Bool {
+        guard Int(span.nameLength) == name.count else { return false }
+        let start = Int(span.nameStart)
+        for i in 0..<name.count where all[start + i].lowercased != name[i] { return false }
+        return true
+    }
+}
