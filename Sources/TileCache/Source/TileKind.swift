@@ -1,7 +1,7 @@
 #if canImport(FoundationEssentials)
-import FoundationEssentials
+package import FoundationEssentials
 #else
-import Foundation
+package import Foundation
 #endif
 
 /// What the tiles of a source are: decides which media types are asked for and which bodies are believed.
@@ -82,6 +82,9 @@ enum BodySignature: Hashable, Sendable {
 }
 
 extension TileKind {
+    /// Whether bytes of unknown origin may be a tile of this kind.
+    package func accepts(_ body: Data) -> Bool { objection(to: body, mediaType: nil, contentEncoding: nil) == nil }
+
     /// What is wrong with a body that claims to be a tile of this kind; `nil` if it may be one.
     ///
     /// Bytes decide, not the media type: servers label PNG as JPEG, and error pages as anything. A type that says HTML
