@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 STRICT := TILECACHE_STRICT=1 SCRATCH=.build-strict
 
-.PHONY: help setup build run serve test lint check-imports check-model check-format check-readme check-page bench tsan docs clean
+.PHONY: help setup build run serve test lint check-imports check-model check-format check-readme check-page check-mapkit bench tsan docs clean
 
 help: ## lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,7 @@ test: setup check-imports lint ## builds without warnings, runs all tests and ch
 	@$(STRICT) Scripts/check-readme.sh
 	@$(STRICT) Scripts/check-examples.sh
 	@$(STRICT) Scripts/check-page.sh
+	@TILECACHE_STRICT=1 Scripts/check-mapkit.sh
 	@echo "make test: all passed"
 
 lint: ## checks the format
@@ -51,6 +52,9 @@ check-examples: setup ## builds and runs the programs in Examples/
 check-page: setup ## opens tileproxy's page in a browser without a window
 	@Scripts/check-page.sh
 
+check-mapkit: setup ## compiles the MapKit adapter against a stand-in for MapKit and runs its tests
+	@Scripts/check-mapkit.sh
+
 bench: setup ## measures; ARGS go to the benchmark
 	swift build -c release --package-path Benchmarks
 	Benchmarks/.build/release/tile-bench $(ARGS)
@@ -59,7 +63,7 @@ tsan: setup ## runs the tests under the thread sanitizer, with fewer seeds
 	TILE_SEEDS=$${TILE_SEEDS:-40} swift test --sanitize=thread --scratch-path .build-tsan
 
 docs: setup ## builds the libraries' documentation into .build-docs/html
-	for target in TileStore HTTPCaching TileCache; do \
+	for target in TileStore HTTPCaching TileCache TileCacheMapKit; do \
 		mkdir -p .build-docs/html/$$target; \
 		TILECACHE_DOCS=1 swift package --scratch-path .build-docs \
 			--allow-writing-to-directory .build-docs/html/$$target generate-documentation --target $$target \

@@ -22,6 +22,7 @@ let package = Package(
         .library(name: "TileStore", targets: ["TileStore"]),
         .library(name: "TileArchive", targets: ["TileArchive"]),
         .library(name: "TileCacheArchive", targets: ["TileCacheArchive"]),
+        .library(name: "TileCacheMapKit", targets: ["TileCacheMapKit"]),
         .executable(name: "tilegc", targets: ["tilegc"]),
         .executable(name: "tileproxy", targets: ["tileproxy"]),
     ],
@@ -105,6 +106,13 @@ let package = Package(
                 .product(name: "NIOSSL", package: "swift-nio-ssl"),
             ],
             swiftSettings: settings),
+        .target(
+            name: "TileCacheMapKit",
+            dependencies: [
+                "TileCache", "TileStore",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+            ],
+            swiftSettings: settings),
         .executableTarget(
             name: "transport-bench",
             dependencies: [
@@ -183,6 +191,13 @@ let package = Package(
             ],
             swiftSettings: settings),
         .testTarget(
+            name: "TileCacheMapKitTests",
+            dependencies: [
+                "TileCacheMapKit", "TileCache", "TileStore", "TileStoreTesting",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+            ],
+            swiftSettings: settings),
+        .testTarget(
             name: "TileCacheNIOTests",
             dependencies: [
                 "TileCache", "TileCacheNIO", "TileCacheTesting", "TileStore",
@@ -231,3 +246,29 @@ if Context.environment["TILECACHE_DOCS"] != nil {
     // Only for `make docs`: nobody who depends on the package needs it.
     package.dependencies.append(.package(url: "https://github.com/swiftlang/swift-docc-plugin", from: "1.4.0"))
 }
+
+#if os(Linux)
+if Context.environment["TILECACHE_MAPKIT_STUB"] != nil {
+    // Only for `make check-mapkit`: a module with MapKit's name and signatures, so that the adapter is compiled and its
+    // tests run where there is no MapKit. Nothing else is built then, so that it takes a minute and not ten.
+    let adapter = [
+        "CLibcrypto", "CZlib", "ContentCoding", "TileStore", "TileStoreTesting", "HTTPCaching", "TileCache",
+        "TileCacheMapKit", "TileCacheMapKitTests",
+    ]
+    package.targets.removeAll { !adapter.contains($0.name) }
+    for target in package.targets where target.name.hasPrefix("TileCacheMapKit") {
+        target.dependencies.append("MapKit")
+    }
+    package.targets += [
+        .target(name: "MapKit", path: "Tests/MapKitStub", swiftSettings: settings),
+        .target(
+            name: "MapKitDemo",
+            dependencies: ["TileCacheMapKit", "TileCache", "MapKit"],
+            path: "Examples/MapKitDemo",
+            exclude: ["README.md"],
+            swiftSettings: settings),
+    ]
+    package.products.removeAll { !["TileCache", "TileStore", "TileCacheMapKit"].contains($0.name) }
+    package.dependencies = [.package(url: "https://github.com/apple/swift-http-types", from: "1.8.0")]
+}
+#endif

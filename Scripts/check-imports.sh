@@ -36,6 +36,11 @@ forbid "only one file of TileCache speaks to URLSession" 'FoundationNetworking' 
     $(find Sources/TileCache -name '*.swift' ! -name URLSessionTransport.swift)
 forbid "TileCacheNIO is a transport" 'FoundationNetworking|ArgumentParser|MapKit|SQLite3|TileArchive|TileStoreTesting' \
     Sources/TileCacheNIO
+forbid "TileCacheMapKit is an adapter" 'FoundationNetworking|NIO[A-Za-z]*|AsyncHTTPClient|ArgumentParser|SQLite3|GRDB|TileCacheNIO|TileArchive|TileStoreTesting' \
+    Sources/TileCacheMapKit
+forbid "what can do without MapKit does" 'MapKit|UIKit|AppKit|CoreGraphics|ImageIO' Sources/TileCacheMapKit/Logic
+forbid "only TileCacheMapKit touches MapKit" 'MapKit' \
+    $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name TileCacheMapKit)
 forbid "TileCacheTesting is for tests" 'TileCacheTesting|Testing|XCTest' \
     $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name '*Testing' ! -name transport-bench)
 forbid "only tilegc and tileproxy read command lines" 'ArgumentParser' \

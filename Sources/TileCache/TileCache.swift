@@ -75,6 +75,14 @@ public final class TileCache: Sendable {
         try store.close()
     }
 
+    /// The time of day by the cache's own clock.
+    package func now() -> Timestamp { clock.now() }
+
+    /// Runs what may block on one of the cache's own threads.
+    package func onFileThread<R: Sendable>(_ body: @escaping @Sendable () throws -> R) async throws -> R {
+        try await pool.run(body)
+    }
+
     /// Lets everything that failed lately be tried again at once.
     ///
     /// For a person who asks for it, or an app that has learnt that the network is back. It is never needed: what failed

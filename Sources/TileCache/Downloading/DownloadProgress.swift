@@ -75,6 +75,8 @@ public struct DownloadOptions: Sendable {
     public var requestBudget: Int?
     /// Whether hosts are left out whose terms forbid asking for more than somebody looks at.
     var isBulk = true
+    /// Whether nothing is begun before ``TileDownload/resume()``.
+    package var startsPaused = false
 
     /// The defaults.
     public init() {}

@@ -41,6 +41,7 @@ public final class TileDownload: Sendable {
         self.options = options
         limiter = RateLimiter(perSecond: options.requestsPerSecond, clock: cache.clock)
         state = Locked(State(report: DownloadReport(progress: DownloadProgress(total: max(0, total)))))
+        if options.startsPaused { gate.close() }
         let task = Task(priority: .utility) { await self.run(keys) }
         state.withLock { if !$0.isOver { $0.task = task } }
     }
@@ -103,6 +104,8 @@ public final class TileDownload: Sendable {
     public func retryFailed() -> TileDownload {
         let keys = state.withLock { $0.report.failures.map(\.key) }
         cache.failures.forget()
+        var options = options
+        options.startsPaused = false
         return TileDownload(cache, source, keys.makeIterator(), total: keys.count, options)
     }
 

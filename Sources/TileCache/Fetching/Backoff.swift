@@ -15,7 +15,7 @@ public struct Backoff: Hashable, Sendable {
     }
 
     /// The wait after a number of failures in a row, in nanoseconds.
-    func nanoseconds(failures: Int, random: UInt64) -> UInt64 {
+    package func nanoseconds(failures: Int, random: UInt64) -> UInt64 {
         let base = Swift.max(first.nanoseconds, 1)
         let ceiling = Swift.max(longest.nanoseconds, 1)
         let doublings = Swift.min(Swift.max(failures, 1) - 1, 62)

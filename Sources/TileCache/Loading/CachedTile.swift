@@ -72,6 +72,9 @@ public struct CachedTile: Sendable {
         self.freshUntil = freshUntil
     }
 
+    /// A stored tile as it is, for one who asks the store himself.
+    package init(stored: StoredTile) { self.init(stored, origin: stored.origin == .memory ? .memory : .disk) }
+
     /// A stored tile, from somewhere.
     @inline(__always)
     init(_ stored: StoredTile, origin: TileOrigin) {

@@ -1,9 +1,9 @@
 import ContentCoding
 
 #if canImport(FoundationEssentials)
-import FoundationEssentials
+package import FoundationEssentials
 #else
-import Foundation
+package import Foundation
 #endif
 
 /// What the tiles of a source are: decides which media types are asked for and which bodies are believed.
@@ -40,6 +40,9 @@ public enum TileKind: Hashable, Sendable {
 }
 
 extension TileKind {
+    /// Whether bytes of unknown origin may be a tile of this kind.
+    package func accepts(_ body: Data) -> Bool { objection(to: body, mediaType: nil, contentEncoding: nil) == nil }
+
     /// What is wrong with a body that claims to be a tile of this kind; `nil` if it may be one.
     ///
     /// Bytes decide, not the media type: servers label PNG as JPEG, and error pages as anything. A type that says HTML

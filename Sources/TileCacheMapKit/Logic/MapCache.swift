@@ -1,0 +1,169 @@
+public import TileCache
+public import TileStore
+
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
+/// A map's tiles in a cache, as an overlay wants them.
+///
+/// A ``TileCache`` and a ``TileSource`` with what MapKit asks on top; both are there for what is not repeated here. Safe
+/// from any thread.
+public final class MapCache: MapCaching {
+    /// What it was made from.
+    public let configuration: MapCacheConfiguration
+    /// The cache, with its limits, regions, prefetching and figures.
+    public let cache: TileCache
+    /// The source in that cache.
+    public let source: TileSource
+    /// Zooms, tile size, scales.
+    public let layout: TileLayout
+
+    /// Opens the cache that a configuration names, or makes it.
+    ///
+    /// Blocks for the time that reading the manifest takes: about a third of a second for a million tiles.
+    /// - Throws: ``TileCacheError`` for a configuration that is wrong, ``StoreError`` for a cache that cannot be opened.
+    public convenience init(
+        _ configuration: MapCacheConfiguration, transport: any TileTransport = URLSessionTransport()
+    ) throws {
+        var options = TileCacheConfiguration()
+        options.store.capacity = configuration.capacity
+        options.userAgent = configuration.userAgent
+        let folder =
+            if let base = configuration.baseURL {
+                // Only a name that is none of a path's special parts may lead below the app's own folder.
+                base.appendingPathComponent(try SourceName(configuration.name).description, isDirectory: true).path
+            } else {
+                try TileCache.folder(named: configuration.name, in: configuration.place)
+            }
+        try self.init(configuration, cache: TileCache(at: folder, transport: transport, configuration: options))
+    }
+
+    /// Uses a cache that is open already: several maps in one folder, with one limit for all.
+    ///
+    /// Name, place, capacity and user agent of the configuration are then those of the cache.
+    /// - Throws: ``TileCacheError`` for a configuration that is wrong.
+    public init(_ configuration: MapCacheConfiguration, cache: TileCache) throws {
+        self.configuration = configuration
+        self.cache = cache
+        let name =
+            configuration.sourceName
+            ?? "map-" + cache.store.fingerprint(of: configuration.urlTemplate).description.prefix(16)
+        source = try configuration.source(named: name)
+        layout = configuration.layout
+    }
+
+    /// An imported package, or any other cache, shown without ever asking anybody.
+    ///
+    /// The cache may be in the app's bundle: it is opened for reading alone. `tilegc import` makes one from an MBTiles or
+    /// PMTiles file, `TileArchive` does so in an app.
+    /// - Parameters:
+    ///   - folder: The cache's folder.
+    ///   - sourceName: Which of its sources; `nil` if it has only one.
+    /// - Throws: ``StoreError``; ``TileCacheError`` if there is no such source.
+    public convenience init(offline folder: URL, sourceName: String? = nil) throws {
+        var options = TileCacheConfiguration()
+        options.store.readOnly = true
+        options.store.createIfMissing = false
+        let cache = try TileCache(at: folder.path, configuration: options)
+        let sources = try cache.store.statistics().sources
+        guard let found = sources.first(where: { sourceName == nil || $0.name.description == sourceName }),
+            sourceName != nil || sources.count == 1, let zooms = found.zooms
+        else {
+            throw TileCacheError(
+                .invalidSource,
+                "\(folder.lastPathComponent) has \(sources.isEmpty ? "no tiles" : "the sources ")"
+                    + sources.map(\.name.description).joined(separator: ", ")
+                    + (sourceName.map { ", and no tiles of \($0)" } ?? "; name one of them"))
+        }
+        // Never asked for: what is not there is not there.
+        var configuration = MapCacheConfiguration(urlTemplate: "file:///{z}/{x}/{y}")
+        configuration.sourceName = found.name.description
+        configuration.minimumZ = zooms.lowerBound
+        configuration.maximumZ = zooms.upperBound
+        configuration.loadMode = .cacheOnly
+        configuration.scales = 1...1
+        try self.init(configuration, cache: cache)
+    }
+
+    // MARK: Tiles
+
+    private func key(_ tile: TileAddress) -> TileKey? {
+        try? source.key(z: tile.z, x: tile.x, y: tile.y, scale: tile.scale)
+    }
+
+    /// What is there of a tile, and whether the mode wants it asked for again.
+    ///
+    /// A stale tile whose server forbids its use before it was asked (`must-revalidate`, `no-cache`) is missing in
+    /// ``LoadMode/standard``, unless a region pins it or ``TileSource/offlineUse`` allows it. Costs a look at the tables in
+    /// memory. A cache that cannot be read has nothing.
+    public func state(of tile: TileAddress) -> CachedTileState {
+        guard configuration.loadMode != .serverOnly, let key = key(tile),
+            let entry = (try? cache.store.entry(for: key)) ?? nil
+        else { return .missing }
+        return state(of: entry)
+    }
+
+    private func state(of entry: TileEntry) -> CachedTileState {
+        let isStale: Bool
+        switch configuration.loadMode {
+        case .cacheOnly, .cacheThenServer: isStale = false
+        // The server's word first: what is here is good only until that has come.
+        case .serverThenCache, .serverOnly: isStale = true
+        case .standard:
+            let response = entry.metadata.response
+            isStale = response.noCache || entry.metadata.isStale(at: cache.now())
+            let isForbidden = isStale && (response.noCache || response.mustRevalidate)
+            if isForbidden, !entry.isPinned, source.offlineUse != .always { return .missing }
+        }
+        guard let blob = entry.blob else {
+            return CachedTileState(.absent, isStale: isStale, isPinned: entry.isPinned)
+        }
+        return CachedTileState(.picture, isStale: isStale, isPinned: entry.isPinned, version: blob.hashValue)
+    }
+
+    /// The bytes of a tile that ``state(of:)`` knows to be there, stale or not, without a content coding.
+    ///
+    /// Reads the disk at most. Nothing with ``LoadMode/serverOnly``.
+    public func cachedData(for tile: TileAddress) -> Data? {
+        guard configuration.loadMode != .serverOnly, let key = key(tile),
+            let stored = (try? cache.store.read(key)) ?? nil, state(of: stored.entry).content == .picture
+        else { return nil }
+        return try? plain(CachedTile(stored: stored), tile)
+    }
+
+    /// Gets a tile by the configuration's mode.
+    ///
+    /// A refresh asks the server by a conditional request. However many ask for one tile, one request is sent.
+    public func loadTile(_ tile: TileAddress, refreshing: Bool) async throws -> Data? {
+        try await load(tile, refreshing: refreshing).data
+    }
+
+    /// Gets a tile, and tells whether that is only what was there before.
+    func load(_ tile: TileAddress, refreshing: Bool) async throws -> LoadedTile {
+        let key = try source.key(z: tile.z, x: tile.x, y: tile.y, scale: tile.scale)
+        let mode = configuration.loadMode
+        let asked = refreshing && mode == .standard ? .serverThenCache : mode
+        let priority = refreshing ? FetchPriority.refresh : .visible
+        guard let found = try await cache.tile(source, key, mode: asked, priority: priority) else {
+            throw TileCacheError(.noAnswer, "\(key) is not in the cache, and no server may be asked", key: key)
+        }
+        let isOld = if case .stale = found.origin { mode == .standard || mode == .serverThenCache } else { false }
+        return LoadedTile(data: try plain(found, tile), isOld: isOld)
+    }
+
+    /// Where a tile is asked for; secrets included.
+    public func url(for tile: TileAddress) -> URL? {
+        guard let address = key(tile)?.tile else { return nil }
+        let place = source.template.url(for: address)
+        return place.scheme == .file ? URL(fileURLWithPath: place.path) : URL(string: place.text)
+    }
+
+    /// As a decoder of pictures wants them, and as the configuration's hook makes them.
+    private func plain(_ found: CachedTile, _ tile: TileAddress) throws -> Data? {
+        guard let data = try found.decodedData(limit: source.bodyLimit) else { return nil }
+        return try configuration.transform?(data, tile) ?? data
+    }
+}

@@ -1,0 +1,105 @@
+public import HTTPTypes
+public import TileCache
+public import TileStore
+
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
+/// A map in one value: where its tiles are, which there are, where they are kept, and which comes first, cache or server.
+///
+/// ```swift
+/// var configuration = MapCacheConfiguration(urlTemplate: "https://tiles.example/{z}/{x}/{y}{r}.png")
+/// configuration.maximumZ = 17
+/// configuration.capacity = 200_000_000
+/// let cache = try MapCache(configuration)
+/// ```
+public struct MapCacheConfiguration: Sendable {
+    /// Changes the bytes of a tile before they are drawn or handed to MapKit, for a watermark, say.
+    ///
+    /// What it returns is not stored. Called on any thread, for every tile that is drawn or loaded.
+    public typealias ByteHook = @Sendable (_ data: Data, _ tile: TileAddress) throws -> Data
+
+    /// The URL of a tile, with `{z}`, `{x}`, `{y}` and what else ``URLTemplate`` knows: `{s}`, `{scale}`, `{r}`, `{-y}`,
+    /// `{q}`, values of your own; `http`, `https` or `file`.
+    public var urlTemplate: String
+    /// What `{s}` stands for; one tile is always asked from the same one.
+    public var subdomains: [String] = []
+    /// What other placeholders of the template stand for: an access token, say.
+    public var values: [String: String] = [:]
+    /// The first zoom that the server has.
+    public var minimumZ = 0
+    /// The last zoom that the server has.
+    public var maximumZ = 19
+    /// Whether the tiles of the last zoom are enlarged where somebody looks closer than that.
+    public var overzooms = true
+    /// Points along a tile's edge.
+    public var tileSize = 256
+    /// The pixels per point that the server has tiles for, where the template has `{scale}` or `{r}`.
+    public var scales = 1...2
+    /// Whether the server counts rows from the south: `{y}` of the template then is what `{-y}` is else.
+    public var isGeometryFlipped = false
+    /// The name of the cache, and of its folder: 1 to 64 characters of `A-Z a-z 0-9 . _ -`.
+    public var name = "MapCache"
+    /// The name of this map in the cache; `nil` for one made from the template, so that two templates never mix.
+    ///
+    /// Give it one if the template changes over time though its tiles do not, or to name the map in `tilegc`.
+    public var sourceName: String?
+    /// The folder that the cache's folder is in; `nil` for ``place``.
+    public var baseURL: URL?
+    /// Whether the system may empty the cache when it needs space.
+    public var place = TileCache.Place.support
+    /// Bytes on the disk for tiles that no region keeps; `nil` for no limit.
+    public var capacity: Int?
+    /// Which comes first, cache or server.
+    public var loadMode = LoadMode.standard
+    /// Sent with every request; name your app and a way to reach you.
+    public var userAgent: String?
+    /// Sent with every request.
+    public var headers = HTTPFields()
+    /// Changes each request before it is sent: a device's name, a token, a server nearby.
+    ///
+    /// What it changes is never part of a key.
+    public var prepare: TileSource.RequestHook?
+    /// Changes the bytes of each tile before they are drawn.
+    public var transform: ByteHook?
+
+    /// Describes a map by its template alone.
+    public init(urlTemplate: String) { self.urlTemplate = urlTemplate }
+
+    /// What an overlay has to know of it.
+    public var layout: TileLayout {
+        let first = min(max(minimumZ, 0), 28)
+        return TileLayout(
+            zooms: first...min(max(maximumZ, first), 28), tileSize: Double(tileSize),
+            scales: min(max(scales.lowerBound, 1), 8)...min(max(scales.upperBound, 1), 8), overzooms: overzooms)
+    }
+
+    /// The source that it describes, under a name.
+    ///
+    /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/invalidSource``, saying what is wrong.
+    func source(named name: String) throws -> TileSource {
+        guard minimumZ <= maximumZ else {
+            throw TileCacheError(
+                .invalidSource, "map \(self.name): the first zoom, \(minimumZ), is beyond the last, \(maximumZ)")
+        }
+        guard (1...8192).contains(tileSize) else {
+            throw TileCacheError(.invalidSource, "map \(self.name): a tile of \(tileSize) points; expected 1 to 8192")
+        }
+        // The template says so too: then the two agree.
+        let template =
+            isGeometryFlipped && !urlTemplate.contains("{-y}") ? Self.flipped(urlTemplate) : urlTemplate
+        var source = try TileSource(
+            name, template: template, subdomains: subdomains, values: values, zooms: minimumZ...maximumZ)
+        source.tileSize = tileSize
+        source.headers = headers
+        source.prepare = prepare
+        return source
+    }
+
+    private static func flipped(_ template: String) -> String {
+        template.split(separator: "{y}", omittingEmptySubsequences: false).joined(separator: "{-y}")
+    }
+}

@@ -1,0 +1,160 @@
+public import TileCache
+public import TileStore
+
+/// Told of a region's download.
+///
+/// All of it is optional.
+@MainActor
+public protocol RegionDownloaderDelegate: AnyObject {
+    /// Another step is done; see ``RegionDownloader/percentageStep``.
+    ///
+    /// The last call is for 100, and comes before ``regionDownloader(_:didFinish:)-(_,DownloadReport)``.
+    func regionDownloader(_ downloader: RegionDownloader, didReach percentage: Double)
+    /// Every tile is settled, or it was cancelled or given up: the report tells, tile by tile where it failed.
+    func regionDownloader(_ downloader: RegionDownloader, didFinish report: DownloadReport)
+    /// It could not begin: a server whose terms forbid it, a cache that cannot be written.
+    func regionDownloader(_ downloader: RegionDownloader, didFail error: any Error)
+}
+
+extension RegionDownloaderDelegate {
+    /// Does nothing.
+    public func regionDownloader(_ downloader: RegionDownloader, didReach percentage: Double) {}
+    /// Does nothing.
+    public func regionDownloader(_ downloader: RegionDownloader, didFinish report: DownloadReport) {}
+    /// Does nothing.
+    public func regionDownloader(_ downloader: RegionDownloader, didFail error: any Error) {}
+}
+
+/// Downloads a region of a map and tells a delegate, on the main actor.
+///
+/// For those who come from MapCache, or like delegates; ``start()`` returns the ``TileDownload`` whose `updates()` and
+/// `report()` are the same for `await`. Downloading again asks only for what is missing or stale.
+@MainActor
+public final class RegionDownloader {
+    /// The map.
+    public let mapCache: MapCache
+    /// The tiles.
+    public let coverage: TileCoverage
+    /// The name under which the region is kept whatever the limits say; `nil` for one that eviction may take.
+    public let name: String?
+    /// How it is gone about.
+    public var options = DownloadOptions()
+    /// Told of progress and end.
+    public weak var delegate: (any RegionDownloaderDelegate)?
+    /// The delegate is told whenever so much more is done.
+    public var percentageStep = 5.0
+
+    private var download: TileDownload?
+    private var watcher: Task<Void, Never>?
+    private var isPaused = false
+
+    /// Plans the download of a shape.
+    ///
+    /// - Parameters:
+    ///   - shape: A box, polygon or corridor, across the antimeridian too.
+    ///   - zooms: Which zooms; those that the map does not have are left out.
+    ///   - scale: Pixels per point.
+    ///   - name: Under which the region is kept; `nil` to keep nothing.
+    ///   - mapCache: The map.
+    /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/invalidRegion``.
+    public init(
+        _ shape: RegionShape, zooms: ClosedRange<Int>, scale: Int = 1, named name: String?, of mapCache: MapCache
+    )
+        throws
+    {
+        self.mapCache = mapCache
+        self.name = name
+        coverage = try mapCache.source.coverage(shape, zooms: zooms, scale: scale)
+    }
+
+    /// How many tiles there are, known exactly before anything is asked for.
+    public var tileCount: Int { coverage.tileCount }
+
+    /// How far it is; `nil` before it has begun.
+    public var progress: DownloadProgress? { download?.progress }
+
+    /// How large it will be, from a few of its tiles.
+    ///
+    /// - Throws: ``TileCacheError``.
+    public func estimateSize(samples: Int = 48) async throws -> SizeEstimate {
+        try await mapCache.cache.estimateSize(mapCache.source, coverage, samples: samples)
+    }
+
+    /// Begins, or begins again after an end.
+    ///
+    /// - Returns: The download, for those who rather `await` its progress and report.
+    /// - Throws: What the delegate is told too.
+    @discardableResult
+    public func start() async throws -> TileDownload {
+        watcher?.cancel()
+        download?.cancel()
+        do {
+            var options = self.options
+            options.startsPaused = isPaused
+            let download = try await mapCache.cache.download(
+                mapCache.source, coverage, named: name, options: options)
+            // Either may have been called while the region was being pinned.
+            if isPaused { download.pause() } else { download.resume() }
+            self.download = download
+            watch(download)
+            return download
+        } catch {
+            delegate?.regionDownloader(self, didFail: error)
+            throw error
+        }
+    }
+
+    /// Begins no further tiles until ``resume()``.
+    public func pause() {
+        isPaused = true
+        download?.pause()
+    }
+
+    /// Goes on after ``pause()``.
+    public func resume() {
+        isPaused = false
+        download?.resume()
+    }
+
+    /// Ends it; what has come stays.
+    public func cancel() { download?.cancel() }
+
+    /// Tries the failed tiles again, and only those; does nothing before an end.
+    public func retryFailed() {
+        guard let download, download.progress.isComplete else { return }
+        let retry = download.retryFailed()
+        self.download = retry
+        watch(retry)
+    }
+
+    private func watch(_ download: TileDownload) {
+        let step = max(percentageStep, 0.1)
+        watcher = Task { [weak self] in
+            var steps = PercentageSteps(step: step)
+            for await progress in download.updates() {
+                guard let self, !Task.isCancelled else { return }
+                if let reached = steps.reached(progress) { delegate?.regionDownloader(self, didReach: reached) }
+            }
+            let report = await download.report()
+            guard let self, !Task.isCancelled else { return }
+            if let reached = steps.reached(report.progress) { delegate?.regionDownloader(self, didReach: reached) }
+            delegate?.regionDownloader(self, didFinish: report)
+        }
+    }
+}
+
+/// Which percentages are worth telling.
+struct PercentageSteps {
+    let step: Double
+    private var told = 0.0
+
+    init(step: Double) { self.step = step }
+
+    /// The percentage, if it is another step; 100 once, when all is settled.
+    mutating func reached(_ progress: DownloadProgress) -> Double? {
+        let percentage = progress.fraction * 100
+        guard percentage >= 100 ? told < 100 : percentage >= told + step else { return nil }
+        told = percentage >= 100 ? 100 : (percentage / step).rounded(.down) * step
+        return percentage >= 100 ? 100 : percentage
+    }
+}

@@ -1,0 +1,108 @@
+import HTTPTypes
+import Testing
+import TileStore
+
+@testable import TileCache
+@testable import TileCacheMapKit
+
+@MainActor
+private final class Watcher: RegionDownloaderDelegate {
+    /// Steps since the last end.
+    var percentages: [Double] = []
+    /// The steps that came before each end.
+    var steps: [[Double]] = []
+    var reports: [DownloadReport] = []
+    var errors: [any Error] = []
+
+    func regionDownloader(_ downloader: RegionDownloader, didReach percentage: Double) {
+        percentages.append(percentage)
+    }
+    func regionDownloader(_ downloader: RegionDownloader, didFinish report: DownloadReport) {
+        steps.append(percentages)
+        percentages = []
+        reports.append(report)
+    }
+    func regionDownloader(_ downloader: RegionDownloader, didFail error: any Error) { errors.append(error) }
+}
+
+@Suite(.timeLimit(.minutes(10)))
+@MainActor
+struct RegionDownloaderTests {
+    private let world: RegionShape
+
+    init() throws { world = .box(try GeoBox(west: -180, south: -85, east: 180, north: 85)) }
+
+    @Test func aDelegateHearsOfStepsThenOf100ThenOfTheEnd() async throws {
+        let lab = try MapLab()
+        let watcher = Watcher()
+        let downloader = try RegionDownloader(world, zooms: 0...3, named: "world", of: lab.map)
+        downloader.delegate = watcher
+        #expect(downloader.tileCount == 85)
+        try await downloader.start()
+        await until { !watcher.reports.isEmpty }
+        let steps = try #require(watcher.steps.first)
+        #expect(steps.last == 100 && steps == steps.sorted() && steps.count { $0 == 100 } == 1)
+        #expect(watcher.percentages.isEmpty)
+        #expect(watcher.reports.map(\.progress.done) == [85])
+        #expect(lab.map.state(of: try tile(3, 1, 1)).isPinned)
+        // Again, nothing has to be asked for.
+        let asked = lab.server.requests.count
+        let report = try await downloader.start().report()
+        #expect(report.progress.unchanged == 85 && lab.server.requests.count == asked)
+    }
+
+    @Test func failedTilesAreToldAndTriedAgainAlone() async throws {
+        let lab = try MapLab()
+        lab.server.script { $0.path == "/1/1/1.png" ? .status(403) : .tile(picture($0.path ?? "")) }
+        let watcher = Watcher()
+        let downloader = try RegionDownloader(world, zooms: 0...1, named: nil, of: lab.map)
+        downloader.delegate = watcher
+        downloader.options.attempts = 1
+        try await downloader.start()
+        await until { watcher.reports.count == 1 }
+        #expect(watcher.reports[0].failures.map(\.key.description) == ["lab/1/1/1"])
+        let asked = lab.server.requests.count
+        lab.server.script { .tile(picture($0.path ?? "")) }
+        downloader.retryFailed()
+        await until { watcher.reports.count == 2 }
+        #expect(watcher.reports[1].progress.fetched == 1)
+        #expect(lab.server.requests.count == asked + 1)
+    }
+
+    @Test func aServerThatForbidsItIsNotAsked() async throws {
+        let lab = try MapLab { $0.urlTemplate = "https://tile.openstreetmap.org/{z}/{x}/{y}.png" }
+        let watcher = Watcher()
+        let downloader = try RegionDownloader(world, zooms: 0...1, named: nil, of: lab.map)
+        downloader.delegate = watcher
+        await #expect(throws: TileCacheError.self) { try await downloader.start() }
+        #expect(watcher.errors.count == 1 && lab.server.requests.isEmpty)
+    }
+
+    @Test func itStopsAtAPauseAndGoesOn() async throws {
+        let lab = try MapLab()
+        let downloader = try RegionDownloader(world, zooms: 0...2, named: nil, of: lab.map)
+        downloader.pause()
+        let download = try await downloader.start()
+        for _ in 0..<100 { await Task.yield() }
+        #expect(downloader.progress?.done == 0)
+        downloader.resume()
+        #expect(await download.report().progress.isComplete)
+        let size = try await downloader.estimateSize(samples: 5)
+        #expect(size.tiles == 21 && size.bytes > 0)
+    }
+
+    @Test func stepsAreToldOnceEachAnd100Always() {
+        func told(_ step: Double, _ done: [Int], of total: Int) -> [Double] {
+            var steps = PercentageSteps(step: step)
+            return done.compactMap { done in
+                var progress = DownloadProgress(total: total)
+                progress.fetched = done
+                return steps.reached(progress)
+            }
+        }
+        #expect(told(25, Array(0...8), of: 8) == [25, 50, 75, 100])
+        #expect(told(25, [0, 3, 3, 7, 8, 8], of: 8) == [37.5, 87.5, 100])
+        #expect(told(200, Array(0...8), of: 8) == [100])
+        #expect(told(5, [0], of: 0) == [100])
+    }
+}
