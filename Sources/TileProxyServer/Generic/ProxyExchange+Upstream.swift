@@ -164,7 +164,6 @@ extension ProxyExchange: UpstreamReceiver {
             self.intent = nil
             return
         }
-        if let ticket { cache.flights.reopen(ticket) }
         let body = isBodiless(status.code) ? nil : collector.body
         let job = StoreJob.put(primary: key, intent, status, body: body, request: request.fields)
         perform(job) {
