@@ -50,7 +50,14 @@ struct CacheTableTests {
         reused("CDN-Cache-Control instead", ["Cache-Control: no-store", "CDN-Cache-Control: max-age=60"]),
         fetchedAgain(
             "CDN-Cache-Control instead, shorter", ["Cache-Control: max-age=60", "CDN-Cache-Control: max-age=1"]),
-        fetchedAgain("no heuristic", ["Last-Modified: {-100000}"]),
+        reused("a tenth of what has passed since Last-Modified", ["Last-Modified: {-100000}"]),
+        fetchedAgain("and no more", ["Last-Modified: {-20}"]),
+        fetchedAgain("and not without Last-Modified", ["ETag: \"a\""]),
+        fetchedAgain("nor against Expires", ["Date: {0}", "Expires: 0", "Last-Modified: {-100000}"]),
+        fetchedAgain("nor for any status", ["Last-Modified: {-100000}"], status: "201 Created"),
+        reused(
+            "but for any that is public", ["Cache-Control: public", "Last-Modified: {-100000}"], status: "201 Created"),
+        reused("a 404 too", ["Last-Modified: {-100000}"], status: "404 Not Found"),
         reused("Expires in the form of RFC 850", ["Date: {0}", "Expires: Friday, 01-Jan-55 00:00:00 GMT"]),
         reused("Expires in the form of asctime", ["Date: {0}", "Expires: Fri Jan  1 00:00:00 2055"]),
         reused("Expires in capitals", ["Date: {0}", "Expires: FRI, 01 JAN 2055 00:00:00 gmt"]),

@@ -24,7 +24,12 @@ struct GenericProxyTests {
             let wires = try (0..<300).map { _ in try proxy.connect() }
             for wire in wires { wire.send(Self.get) }
             gate.open()
-            for wire in wires { #expect(wire.answer()?.text == "hello") }
+            let ways = ["fwd=uri-miss; ttl=60; stored", "fwd=uri-miss; ttl=60; collapsed", "hit; ttl=60"]
+            for wire in wires {
+                let answer = try #require(wire.answer())
+                #expect(answer.text == "hello")
+                #expect(ways.map { "tileproxy; " + $0 }.contains(answer["Cache-Status"]))
+            }
             #expect(origin.count == 1)
         }
     }
@@ -213,6 +218,7 @@ struct GenericProxyTests {
             proxy.clock.advance(seconds: 10)
             let stale = try proxy.ask("GET", "/a")
             #expect(stale.text == "hello" && stale["Age"] == "10")
+            #expect(stale["Cache-Status"] == "tileproxy; fwd=stale; ttl=-9; detail=origin-unreachable")
             #expect(try proxy.ask("GET", "/strict").status == 504)
             #expect(try proxy.ask("GET", "/other").status == 502)
             #expect(try proxy.ask("POST", "/a", body: "x").status == 502)

@@ -64,6 +64,17 @@ final class Changes: Sendable {
         for waiter in waiters { waiter() }
     }
 
+    /// Waits for what is being written for a resource; `false` if nothing is.
+    ///
+    /// - Parameter written: Called once, on any thread, if it is `true`.
+    func waitForWriting(_ resource: TileKey, written: @escaping @Sendable () -> Void) -> Bool {
+        resources.withLock { resources in
+            guard resources[resource]?.writes ?? 0 > 0 else { return false }
+            resources[resource]?.waiters.append(written)
+            return true
+        }
+    }
+
     /// A resource changes: voids all permits for it.
     ///
     /// - Parameter settled: Called on any thread once nothing that was asked for before is being written any more.

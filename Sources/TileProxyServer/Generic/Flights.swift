@@ -20,7 +20,6 @@ final class Flights: Sendable {
         var number: UInt64
         var waiters: [@Sendable (Landing) -> Void] = []
         var isOpen = true
-        var isStoring = false
     }
 
     private struct State {
@@ -76,8 +75,15 @@ final class Flights: Sendable {
     private static func place(_ hash: Int) -> Int { Int(truncatingIfNeeded: UInt(bitPattern: hash) & 4095) }
 
     /// Starts a flight unless there is one.
-    func startAlone(_ key: TileKey) -> Ticket? {
-        state.withLock { state in state.flights[key] == nil ? start(key, &state) : nil }
+    ///
+    /// - Parameter isOpen: Whether others may join it.
+    func startAlone(_ key: TileKey, isOpen: Bool) -> Ticket? {
+        state.withLock { state in
+            guard state.flights[key] == nil else { return nil }
+            let ticket = start(key, &state)
+            state.flights[key]?.isOpen = isOpen
+            return ticket
+        }
     }
 
     private func start(_ key: TileKey, _ state: inout State) -> Ticket {
@@ -97,26 +103,6 @@ final class Flights: Sendable {
             return waiters
         }
         for waiter in waiters { waiter(landing) }
-    }
-
-    /// Lets others join again: the whole answer is here and only has to be stored, which is worth waiting for.
-    func reopen(_ ticket: Ticket) {
-        state.withLock { state in
-            guard state.flights[ticket.key]?.number == ticket.number else { return }
-            state.flights[ticket.key]?.isOpen = true
-            state.flights[ticket.key]?.isStoring = true
-        }
-    }
-
-    /// Waits for an answer that is here and only has to be stored; `false` if there is none.
-    ///
-    /// For everybody: who has seen an answer's end must find it in the cache.
-    func joinStoring(_ key: TileKey, landed: @escaping @Sendable (Landing) -> Void) -> Bool {
-        state.withLock { state in
-            guard state.flights[key]?.isStoring ?? false else { return false }
-            state.flights[key]?.waiters.append(landed)
-            return true
-        }
     }
 
     /// The flight is over.

@@ -8,8 +8,8 @@ package import TileStore
 
 /// How the generic route caches.
 package struct GenericSettings: Sendable {
-    /// The rules: those of a shared cache, with no lifetime invented.
-    package var policy = CachePolicy.shared
+    /// The rules: those of a shared cache, with no default lifetime; a `Last-Modified` gives one by RFC 9111 §4.2.2.
+    package var policy = CachePolicy(kind: .shared, usesHeuristic: true)
     /// The largest body that is stored.
     package var storedBodyBytes = 64 << 20
     /// Bytes of bodies that are being collected to be stored, at most, over all requests.

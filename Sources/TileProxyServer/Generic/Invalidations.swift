@@ -11,9 +11,9 @@ enum Invalidations {
     /// marks it as stale (§4.3.5).
     static func job(
         for response: HTTPResponse, to request: ProxyRequest, _ candidate: Candidate?, _ route: ProxyRoute,
-        _ keys: ResourceKeys, length: Int64?, now: HTTPDate
+        _ keys: ResourceKeys, policy: CachePolicy, length: Int64?, now: HTTPDate
     ) -> StoreJob? {
-        if request.method == .head { return head(response, request, candidate, length, now) }
+        if request.method == .head { return head(response, request, candidate, policy, length, now) }
         let origin = route.origin
         guard !Invalidation.isSafe(request.method),
             let own = URIReference("\(origin.scheme)://\(origin.authority)\(request.target)")
@@ -43,7 +43,8 @@ enum Invalidations {
     }
 
     private static func head(
-        _ response: HTTPResponse, _ request: ProxyRequest, _ candidate: Candidate?, _ length: Int64?, _ now: HTTPDate
+        _ response: HTTPResponse, _ request: ProxyRequest, _ candidate: Candidate?, _ policy: CachePolicy,
+        _ length: Int64?, _ now: HTTPDate
     ) -> StoreJob? {
         guard let candidate else { return nil }
         var response = response
@@ -55,7 +56,7 @@ enum Invalidations {
             metadata.expires = Timestamp(seconds: min(metadata.expires.seconds, now.seconds))
             return .refresh(candidate, metadata)
         case .update:
-            let fresh = CachePolicy.shared.freshen(
+            let fresh = policy.freshen(
                 candidate.response, with: response, to: request.httpRequest, requestedAt: now, receivedAt: now)
             let stored = fresh.response
             switch OriginDecision.Update(fresh.storability) {

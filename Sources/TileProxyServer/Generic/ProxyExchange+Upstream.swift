@@ -63,7 +63,10 @@ extension ProxyExchange: UpstreamReceiver {
     ) {
         let job =
             Invalidations.superseded(by: raw, to: request, forwarding, isStored: intent != nil)
-            ?? Invalidations.job(for: raw, to: request, forwarding?.candidate, route, keys, length: length, now: now)
+            ?? Invalidations.job(
+                for: raw, to: request, forwarding?.candidate, route, keys, policy: cache.settings.policy,
+                length: length,
+                now: now)
         guard let job else {
             pass(response, length: length, intent)
             return
@@ -164,7 +167,6 @@ extension ProxyExchange: UpstreamReceiver {
             self.intent = nil
             return
         }
-        if let ticket { cache.flights.reopen(ticket) }
         let body = isBodiless(status.code) ? nil : collector.body
         let job = StoreJob.put(primary: key, intent, status, body: body, request: request.fields)
         perform(job) {

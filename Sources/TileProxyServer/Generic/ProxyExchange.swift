@@ -109,12 +109,12 @@ final class ProxyExchange: @unchecked Sendable {
         }
     }
 
-    /// Waits for what is just being stored under the request's key, once.
+    /// Waits for what is just being stored for the request's URL, once: who has seen an answer's end must find it here.
     private func waitsForStore() -> Bool {
         guard let key = request.key, request.isForCache, exchange != nil, !hasWaitedForStore else { return false }
         hasWaitedForStore = true
         let loop = proxy.loop
-        return cache.flights.joinStoring(key) { _ in loop.execute { self.look() } }
+        return cache.changes.waitForWriting(key) { loop.execute { self.look() } }
     }
 
     // MARK: Answers from the store
@@ -153,7 +153,9 @@ final class ProxyExchange: @unchecked Sendable {
 
     /// Refreshes what was just served stale, if nobody is at it.
     private func refreshBehind(_ candidate: Candidate) {
-        guard let key = request.key, let ticket = cache.flights.startAlone(flightKey(key)) else { return }
+        guard let key = request.key, let ticket = cache.flights.startAlone(flightKey(key), isOpen: true) else {
+            return
+        }
         let behind = ProxyExchange(proxy, route, keys, request.refreshing, nil)
         behind.ticket = ticket
         behind.goesAlone = true
@@ -184,7 +186,7 @@ final class ProxyExchange: @unchecked Sendable {
         }
         let isWorthWaiting = cache.flights.isWorthWaiting(flightKey(key))
         guard forwarding.mayCollapse, !goesAlone, isWorthWaiting, exchange != nil else {
-            ticket = cache.flights.startAlone(flightKey(key))
+            ticket = cache.flights.startAlone(flightKey(key), isOpen: false)
             send(forwarding)
             return
         }
