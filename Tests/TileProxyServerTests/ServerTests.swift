@@ -4,7 +4,7 @@ import Testing
 @testable import TileProxyServer
 
 /// The server as a client sees it, over a socket.
-@Suite(.timeLimit(.minutes(30)), .serialized)
+@Suite(.timeLimit(.minutes(30)), .serialized, .ownThreads)
 struct ServerTests {
     private let cached = reply("200 OK", ["Cache-Control: max-age=60"], "hello")
 

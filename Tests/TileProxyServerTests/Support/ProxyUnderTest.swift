@@ -25,7 +25,8 @@ final class ProxyUnderTest {
         folder = NSTemporaryDirectory() + "proxy-" + UUID().uuidString
         store = try TileStore(at: folder)
         var settings = GenericSettings()
-        settings.upstream.connect = .seconds(5)
+        settings.upstream.connect = .seconds(60)
+        settings.upstream.head = .seconds(300)
         settings.upstream.sweep = .milliseconds(20)
         configure(&settings)
         let base = "http://127.0.0.1:\(origin?.port ?? 1)"

@@ -103,7 +103,7 @@ final class TileLab: Sendable {
             TransportRequest(
                 head: HTTPRequest(
                     method: method, scheme: "http", authority: "127.0.0.1:\(server.port)", path: path,
-                    headerFields: fields)))
+                    headerFields: fields), timeout: .seconds(300)))
     }
 
     /// Changes the sources as a reload does.

@@ -4,14 +4,14 @@ import Glibc
 import Darwin
 #endif
 
-/// A TCP connection as a test wants one: it waits for at most ten seconds, and says what it read.
+/// A TCP connection as a test wants one: it waits for at most two minutes, and says what it read.
 final class Wire {
     let descriptor: Int32
     private var pending: [UInt8] = []
 
     init(_ descriptor: Int32) {
         self.descriptor = descriptor
-        var patience = timeval(tv_sec: 10, tv_usec: 0)
+        var patience = timeval(tv_sec: 120, tv_usec: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
         setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
         signal(SIGPIPE, SIG_IGN)
