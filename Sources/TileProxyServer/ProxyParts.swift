@@ -38,18 +38,23 @@ final class Parts: Sendable {
             tiles: tiles, figures: CacheFigures(store: store), statistics: statistics, configuration: configuration)
         var settings = GenericSettings()
         settings.logger = logger
+        let statistics = statistics
+        settings.onNotStored = { statistics.countNotStored() }
         do { generic = try GenericCache(routes: configuration.routes, store: store, settings: settings) } catch {
             throw ProxyService.Failure(status: 74, message: "TLS cannot be set up: \(error)")
         }
     }
 
     /// Begins to listen.
-    func start() async throws -> HTTPServer {
+    ///
+    /// - Parameter connections: How many clients there may be at once.
+    func start(connections: Int) async throws -> HTTPServer {
         var server = HTTPServer.Configuration()
         server.host = configuration.host
         server.port = configuration.port
         server.logger = logger
         server.limits = ServerLimits(configuration.limits)
+        server.limits.connections = connections
         let (ownsRoot, tiles) = (admin.ownsRoot, tiles)
         if log != nil || !configuration.routes.isEmpty {
             server.observer = RequestObserver(statistics: statistics, log: log) {
