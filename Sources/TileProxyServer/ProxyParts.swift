@@ -14,7 +14,8 @@ final class Parts: Sendable {
     let generic: GenericCache
     let statistics: Statistics
     let log: AccessLog?
-    private let transport: AsyncHTTPClientTransport
+    private let transport: LoopTransport
+    private let secureTransport: AsyncHTTPClientTransport
     private let group: MultiThreadedEventLoopGroup
     private let logger: Logger
     /// The responder of each loop, to be touched there alone.
@@ -31,7 +32,9 @@ final class Parts: Sendable {
         statistics = Statistics(startedAt: CacheClock.system.now())
         var client = AsyncHTTPClientTransport.Configuration()
         client.connectionsPerHost = configuration.limits.requestsPerHost
-        transport = AsyncHTTPClientTransport(configuration: client, eventLoopGroup: group)
+        secureTransport = AsyncHTTPClientTransport(configuration: client, eventLoopGroup: group)
+        transport = LoopTransport(
+            group: group, connectionsPerHost: configuration.limits.requestsPerHost, other: secureTransport)
         tiles = TileService(
             table, store: store, base: transport, statistics: statistics, configuration: configuration, logger: logger)
         admin = AdminService(
@@ -86,6 +89,7 @@ final class Parts: Sendable {
     func shutdown() async throws {
         try await generic.shutdown()
         await transport.shutdown()
+        await secureTransport.shutdown()
         try await admin.figures.shutdown()
     }
 }
