@@ -23,7 +23,7 @@ public final class TileCache: Sendable {
     let localPool: BlockingPool
     let gate: HostGate
     let failures: FailureLog
-    let flights = SingleFlight<FlightKey, CachedTile>()
+    let flights: SingleFlight<FlightKey, CachedTile>
     let userAgent: String
 
     /// Opens the cache in a folder; makes it if it is missing.
@@ -61,6 +61,7 @@ public final class TileCache: Sendable {
         pool = BlockingPool(threads: configuration.fileThreads)
         localPool = BlockingPool(threads: configuration.fileThreads)
         gate = HostGate(perHost: configuration.requestsPerHost)
+        flights = SingleFlight(startTask: configuration.startTask)
         failures = FailureLog(backoff: configuration.backoff, clock: clock)
         userAgent = configuration.userAgent ?? UserAgent.standard
     }

@@ -23,10 +23,16 @@ public struct TileCacheConfiguration: Sendable {
     public var fileThreads = 4
 
     package var isShared = false
+    /// For a server that wants fetches to run where their askers do.
+    package var startTask: TaskStarter = { Task(priority: $0, operation: $1) }
 
     /// The defaults.
     public init() {}
 }
+
+/// Makes a task for a piece of work, at a priority.
+package typealias TaskStarter =
+    @Sendable (_ priority: TaskPriority, _ work: @escaping @Sendable () async -> Void) -> Task<Void, Never>
 
 /// What went wrong, or was noticed, without being anybody's answer.
 public enum TileCacheEvent: Sendable {

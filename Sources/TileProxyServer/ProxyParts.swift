@@ -14,7 +14,8 @@ final class Parts: Sendable {
     let generic: GenericCache
     let statistics: Statistics
     let log: AccessLog?
-    private let transport: AsyncHTTPClientTransport
+    private let transport: LoopTransport
+    private let secureTransport: AsyncHTTPClientTransport
     private let group: MultiThreadedEventLoopGroup
     private let logger: Logger
     /// The responder of each loop, to be touched there alone.
@@ -31,25 +32,32 @@ final class Parts: Sendable {
         statistics = Statistics(startedAt: CacheClock.system.now())
         var client = AsyncHTTPClientTransport.Configuration()
         client.connectionsPerHost = configuration.limits.requestsPerHost
-        transport = AsyncHTTPClientTransport(configuration: client, eventLoopGroup: group)
+        secureTransport = AsyncHTTPClientTransport(configuration: client, eventLoopGroup: group)
+        transport = LoopTransport(
+            group: group, connectionsPerHost: configuration.limits.requestsPerHost, other: secureTransport)
         tiles = TileService(
             table, store: store, base: transport, statistics: statistics, configuration: configuration, logger: logger)
         admin = AdminService(
             tiles: tiles, figures: CacheFigures(store: store), statistics: statistics, configuration: configuration)
         var settings = GenericSettings()
         settings.logger = logger
+        let statistics = statistics
+        settings.onNotStored = { statistics.countNotStored() }
         do { generic = try GenericCache(routes: configuration.routes, store: store, settings: settings) } catch {
             throw ProxyService.Failure(status: 74, message: "TLS cannot be set up: \(error)")
         }
     }
 
     /// Begins to listen.
-    func start() async throws -> HTTPServer {
+    ///
+    /// - Parameter connections: How many clients there may be at once.
+    func start(connections: Int) async throws -> HTTPServer {
         var server = HTTPServer.Configuration()
         server.host = configuration.host
         server.port = configuration.port
         server.logger = logger
         server.limits = ServerLimits(configuration.limits)
+        server.limits.connections = connections
         let (ownsRoot, tiles) = (admin.ownsRoot, tiles)
         if log != nil || !configuration.routes.isEmpty {
             server.observer = RequestObserver(statistics: statistics, log: log) {
@@ -81,6 +89,7 @@ final class Parts: Sendable {
     func shutdown() async throws {
         try await generic.shutdown()
         await transport.shutdown()
+        await secureTransport.shutdown()
         try await admin.figures.shutdown()
     }
 }

@@ -43,7 +43,7 @@ package struct ProxyService: Sendable {
     ///
     /// - Throws: ``Failure`` if it cannot start, or cannot close the cache.
     package func run() async throws {
-        raiseDescriptorLimit()
+        let descriptors = raiseDescriptorLimit()
         let table: SourceTable
         let log: AccessLog?
         do throws(ConfigError) {
@@ -55,7 +55,7 @@ package struct ProxyService: Sendable {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: configuration.threads)
         let parts = try Parts(configuration, table, store, group, log, logger)
         let running: HTTPServer
-        do { running = try await parts.start() } catch {
+        do { running = try await parts.start(connections: connectionLimit(descriptors)) } catch {
             throw Failure(
                 status: 74, message: "cannot listen on \(configuration.host):\(configuration.port): \(error)")
         }
@@ -119,16 +119,32 @@ package struct ProxyService: Sendable {
         }
     }
 
-    /// Takes as many descriptors as the system lets it have: each connection is one.
-    private func raiseDescriptorLimit() {
+    /// How many clients may be connected, so that descriptors are left for files and for origins.
+    private func connectionLimit(_ descriptors: Int) -> Int {
+        let wanted = configuration.limits.connections
+        let most = max(16, descriptors - max(64, descriptors / 4))
+        if wanted > most {
+            logger.notice(
+                "fewer connections than limits.connections says, for want of file descriptors",
+                metadata: ["connections": "\(most)", "descriptors": "\(descriptors)"])
+        }
+        return min(wanted, most)
+    }
+
+    /// Takes as many descriptors as the system lets it have, as each connection is one; says how many.
+    private func raiseDescriptorLimit() -> Int {
         var limit = rlimit()
         #if canImport(Glibc)
         let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
         #else
         let resource = RLIMIT_NOFILE
         #endif
-        guard getrlimit(resource, &limit) == 0, limit.rlim_cur < limit.rlim_max else { return }
-        limit.rlim_cur = limit.rlim_max
-        setrlimit(resource, &limit)
+        guard getrlimit(resource, &limit) == 0 else { return .max }
+        if limit.rlim_cur < limit.rlim_max {
+            limit.rlim_cur = limit.rlim_max
+            setrlimit(resource, &limit)
+            getrlimit(resource, &limit)
+        }
+        return Int(clamping: limit.rlim_cur)
     }
 }

@@ -36,6 +36,10 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     }
 
     private let state = Locked(State())
+    private let startTask: TaskStarter
+
+    /// - Parameter startTask: Makes the tasks that the work runs in.
+    init(startTask: @escaping TaskStarter = { Task(priority: $0, operation: $1) }) { self.startTask = startTask }
 
     /// Whether nothing new is begun any more.
     var isClosed: Bool { state.withLock { $0.isClosed } }
@@ -123,7 +127,7 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         _ key: Key, _ number: UInt64, _ ticket: FetchTicket, _ priority: FetchPriority,
         _ work: @escaping @Sendable (FetchTicket) async throws -> Value
     ) {
-        let task = Task(priority: priority == .visible ? .userInitiated : .utility) {
+        let task = startTask(priority == .visible ? .userInitiated : .utility) {
             let outcome: Result<Value, any Error>
             do { outcome = .success(try await work(ticket)) } catch { outcome = .failure(error) }
             self.land(key, number, outcome)

@@ -16,10 +16,14 @@ package struct GenericSettings: Sendable {
     package var stagingBytes = 256 << 20
     /// What an origin is given.
     package var upstream = UpstreamLimits()
+    /// A PEM file of certificate authorities that `https` origins may have besides the system's.
+    package var certificateAuthorities: String?
     /// How long a request waits for another one's answer before it goes on alone.
     package var collapseWait = TimeAmount.seconds(10)
     /// A name for this proxy in `Via`, by which it knows a forwarding loop: unlike any other proxy's.
     package var viaName = "tileproxy-" + String(UInt32.random(in: 0...UInt32.max), radix: 36)
+    /// Called for each answer that was served and could not be stored; on any thread.
+    package var onNotStored: (@Sendable () -> Void)?
     /// For what an operator should know.
     package var logger = Logger(label: "tileproxy")
 
@@ -48,8 +52,9 @@ package final class GenericCache: Sendable {
         self.settings = settings
         worker = StoreWorker(store: store, logger: settings.logger)
         budget = StagingBudget(limit: settings.stagingBytes)
-        tls =
-            routes.contains { $0.origin.isSecure } ? try NIOSSLContext(configuration: .makeClientConfiguration()) : nil
+        var tls = TLSConfiguration.makeClientConfiguration()
+        if let file = settings.certificateAuthorities { tls.additionalTrustRoots = [.file(file)] }
+        self.tls = routes.contains { $0.origin.isSecure } ? try NIOSSLContext(configuration: tls) : nil
     }
 
     /// Waits until what is being fetched and stored is stored, then stops; the store itself is the caller's to close.

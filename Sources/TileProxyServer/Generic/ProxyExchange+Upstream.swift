@@ -204,12 +204,13 @@ extension ProxyExchange: UpstreamReceiver {
 
     /// Carries a job out on a thread that may wait, then goes on here; a failure is logged and costs nobody an answer.
     private func perform(_ job: StoreJob, then next: @escaping @Sendable () -> Void) {
-        let (keys, logger) = (keys, logger)
+        let (keys, settings) = (keys, cache.settings)
         cache.worker.run(on: proxy.loop) { store in
             try job.perform(store, keys)
         } then: { result in
             if case .failure(let error) = result {
-                logger.notice("nothing could be stored", metadata: ["error": "\(error)"])
+                settings.logger.error("an answer could not be stored", metadata: ["error": "\(error)"])
+                settings.onNotStored?()
             }
             next()
         }

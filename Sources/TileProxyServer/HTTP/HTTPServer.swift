@@ -32,16 +32,18 @@ package final class HTTPServer: Sendable {
     private let loops: [NIOLoopBound<LoopConnections>]
     private let sweeps: [RepeatedTask]
     private let group: any EventLoopGroup
+    private let acceptErrors: AcceptErrors
 
     private init(
         channel: any Channel, address: SocketAddress, loops: [NIOLoopBound<LoopConnections>], sweeps: [RepeatedTask],
-        group: any EventLoopGroup
+        group: any EventLoopGroup, acceptErrors: AcceptErrors
     ) {
         self.channel = channel
         self.address = address
         self.loops = loops
         self.sweeps = sweeps
         self.group = group
+        self.acceptErrors = acceptErrors
     }
 
     /// Starts a server on a group of event loops, with one responder for each of them.
@@ -75,9 +77,15 @@ package final class HTTPServer: Sendable {
         let counter = ConnectionCounter(limit: configuration.limits.connections)
         let logger = configuration.logger
         let byLoop = parts
+        let acceptErrors = AcceptErrors(logger: logger)
         let bootstrap = ServerBootstrap(group: group)
             .serverChannelOption(.backlog, value: 1024)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+            .serverChannelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    try channel.pipeline.syncOperations.addHandler(AcceptPause(acceptErrors))
+                }
+            }
             .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
             .childChannelOption(.allowRemoteHalfClosure, value: true)
             .childChannelOption(.maxMessagesPerRead, value: 1)
@@ -100,7 +108,8 @@ package final class HTTPServer: Sendable {
             }
         let channel = try await bootstrap.bind(host: configuration.host, port: configuration.port).get()
         guard let address = channel.localAddress else { throw ChannelError.operationUnsupported }
-        return HTTPServer(channel: channel, address: address, loops: loops, sweeps: sweeps, group: group)
+        return HTTPServer(
+            channel: channel, address: address, loops: loops, sweeps: sweeps, group: group, acceptErrors: acceptErrors)
     }
 
     /// What the connections of one loop are made with.
@@ -111,6 +120,9 @@ package final class HTTPServer: Sendable {
 
     /// The port that it listens on.
     package var port: Int { address.port ?? 0 }
+
+    /// How often a connection could not be accepted.
+    package var acceptFailures: Int { acceptErrors.count }
 
     /// How many clients are connected.
     package func connectionCount() async throws -> Int {

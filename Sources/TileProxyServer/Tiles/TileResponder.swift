@@ -28,6 +28,7 @@ package final class TileResponder {
         table = service.table
         stripes = table.sources.map { service.statistics.stripe(for: $0.name, on: loop) }
         prepared = PreparedTiles(bytes: preparedBytes)
+        service.tasks.add(loop)
     }
 
     /// Takes over sources that have changed.
@@ -232,7 +233,7 @@ package final class TileResponder {
         let loop = loop
         service.underWay.withLock { $0 += 1 }
         let now = time.now
-        let task = Task {
+        let work: @Sendable () async -> Void = {
             let outcome = await TileFetch(service: service, source: source, key: key, request: request).run(now)
             service.underWay.withLock { $0 -= 1 }
             loop.execute {
@@ -242,6 +243,9 @@ package final class TileResponder {
                 me.send(outcome.reply, source, outcome.reply.result, exchange)
             }
         }
+        // What takes long to compute or reads files must not hold up the loop's other clients.
+        let isQuick = !source.configuration.isLocal && (request.permitsGzip || source.configuration.kind != .vector)
+        let task = isQuick ? service.tasks.start(nil, work) : Task(operation: work)
         exchange.whenGone = { task.cancel() }
     }
 

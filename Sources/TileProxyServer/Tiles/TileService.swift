@@ -11,6 +11,7 @@ package final class TileService: Sendable {
     let logger: Logger
     private let current: Locked<SourceTable>
     let underWay = Locked(0)
+    let tasks = LoopTasks()
 
     /// Makes the service of some sources over a store.
     ///
@@ -35,6 +36,8 @@ package final class TileService: Sendable {
         settings.isShared = true
         settings.requestsPerHost = configuration.limits.requestsPerHost
         settings.userAgent = configuration.userAgent ?? "tileproxy/\(LibraryVersion.text) swift-tile-cache"
+        let tasks = self.tasks
+        settings.startTask = { tasks.start($0, $1) }
         settings.onEvent = { event in
             switch event {
             case .notStored(let key, let error):

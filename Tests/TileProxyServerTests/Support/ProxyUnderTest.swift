@@ -17,13 +17,20 @@ final class ProxyUnderTest {
     private let folder: String
 
     /// Starts a proxy for some routes; `ORIGIN` in them stands for the origin.
+    ///
+    /// - Parameters:
+    ///   - folder: Where its cache is; a new one if not given.
+    ///   - files: A file system to use instead of the folder.
     init(
         _ origin: ScriptedOrigin?, routes: [String] = ["/=ORIGIN"], threads: Int = 1,
-        limits: ServerLimits = ServerLimits(),
+        limits: ServerLimits = ServerLimits(), folder: String? = nil, files: SimulatedFileSystem? = nil,
         configure: (inout GenericSettings) -> Void = { _ in }
     ) async throws {
-        folder = NSTemporaryDirectory() + "proxy-" + UUID().uuidString
-        store = try TileStore(at: folder)
+        self.folder = folder ?? NSTemporaryDirectory() + "proxy-" + UUID().uuidString
+        store =
+            if let files {
+                try TileStore(environment: clock.environment(files), configuration: StoreConfiguration())
+            } else { try TileStore(at: self.folder) }
         var settings = GenericSettings()
         settings.upstream.connect = .seconds(60)
         settings.upstream.head = .seconds(300)
@@ -50,7 +57,7 @@ final class ProxyUnderTest {
         try await cache.shutdown()
         try store.close()
         try await group.shutdownGracefully()
-        try FileManager.default.removeItem(atPath: folder)
+        if FileManager.default.fileExists(atPath: folder) { try FileManager.default.removeItem(atPath: folder) }
     }
 
     /// The time as `Date` fields write it.
@@ -74,9 +81,11 @@ final class ProxyUnderTest {
 /// Runs a body with a proxy in front of an origin and stops it afterwards, whatever happens.
 func withProxy(
     _ origin: ScriptedOrigin?, routes: [String] = ["/=ORIGIN"], threads: Int = 1, limits: ServerLimits = ServerLimits(),
-    configure: (inout GenericSettings) -> Void = { _ in }, _ body: (ProxyUnderTest) async throws -> Void
+    files: SimulatedFileSystem? = nil, configure: (inout GenericSettings) -> Void = { _ in },
+    _ body: (ProxyUnderTest) async throws -> Void
 ) async throws {
-    let proxy = try await ProxyUnderTest(origin, routes: routes, threads: threads, limits: limits, configure: configure)
+    let proxy = try await ProxyUnderTest(
+        origin, routes: routes, threads: threads, limits: limits, files: files, configure: configure)
     do { try await body(proxy) } catch {
         try await proxy.stop()
         throw error

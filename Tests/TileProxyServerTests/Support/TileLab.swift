@@ -1,6 +1,7 @@
 import Foundation
 import HTTPCaching
 import HTTPTypes
+import Logging
 import NIOCore
 import NIOPosix
 import TileCache
@@ -59,12 +60,16 @@ final class TileLab: Sendable {
     }
 
     init(
-        _ sources: [SourceConfiguration], loops: Int = 1,
+        _ sources: [SourceConfiguration], loops: Int = 1, files: SimulatedFileSystem? = nil,
+        logger: Logger = Logger(label: "test"),
         origin answer: @escaping @Sendable (HTTPRequest) async throws -> Answer
     ) async throws {
         origin = Origin(answer)
         folder = FileManager.default.temporaryDirectory.appendingPathComponent("tiles-\(UUID())").path
-        store = try TileStore(at: folder)
+        store =
+            if let files {
+                try TileStore(environment: clock.environment(files), configuration: StoreConfiguration())
+            } else { try TileStore(at: folder) }
         var configuration = ProxyConfiguration()
         configuration.sources = sources
         configuration.leaflet = "network"
@@ -76,7 +81,7 @@ final class TileLab: Sendable {
         statistics = Statistics(startedAt: manual.now)
         service = TileService(
             try SourceTable(configuration), store: store, base: origin, statistics: statistics,
-            configuration: configuration, clock: times)
+            configuration: configuration, clock: times, logger: logger)
         admin = AdminService(
             tiles: service, figures: CacheFigures(store: store), statistics: statistics, configuration: configuration)
         var settings = HTTPServer.Configuration()
@@ -122,13 +127,14 @@ final class TileLab: Sendable {
         try await server.shutdown()
         try await admin.figures.shutdown()
         try service.cache.close()
-        try FileManager.default.removeItem(atPath: folder)
+        if FileManager.default.fileExists(atPath: folder) { try FileManager.default.removeItem(atPath: folder) }
     }
 
     /// Runs a test in a lab and cleans up after it.
     static func with(
         _ source: String = "osm=https://tiles.example/{z}/{x}/{y}.png",
-        _ change: (inout SourceConfiguration) -> Void = { _ in },
+        _ change: (inout SourceConfiguration) -> Void = { _ in }, files: SimulatedFileSystem? = nil,
+        logger: Logger = Logger(label: "test"),
         origin: @escaping @Sendable (HTTPRequest) async throws -> Answer = { _ in
             Answer(fields: [.cacheControl: "max-age=60", .eTag: "\"v1\"", .contentType: "image/png"], body: png("sea"))
         },
@@ -136,7 +142,7 @@ final class TileLab: Sendable {
     ) async throws {
         var configuration = try SourceConfiguration(argument: source)
         change(&configuration)
-        let lab = try await TileLab([configuration], origin: origin)
+        let lab = try await TileLab([configuration], files: files, logger: logger, origin: origin)
         do { try await body(lab) } catch {
             try await lab.end()
             throw error

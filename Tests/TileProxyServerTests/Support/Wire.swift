@@ -19,17 +19,27 @@ final class Wire {
 
     /// Connects to a port on the loopback.
     convenience init(port: Int) throws {
-        let descriptor = socket(AF_INET, Self.stream, 0)
+        self.init(try Self.newSocket())
+        try connect(to: port)
+    }
+
+    /// A connection that is still to be made.
+    static func unconnected() throws -> Wire { Wire(try newSocket()) }
+
+    private static func newSocket() throws -> Int32 {
+        let descriptor = socket(AF_INET, stream, 0)
+        guard descriptor >= 0 else { throw WireError(what: "socket: \(errno)") }
+        return descriptor
+    }
+
+    /// Connects to a port on the loopback.
+    func connect(to port: Int) throws {
         var address = loopback(port)
         let size = socklen_t(MemoryLayout<sockaddr_in>.size)
         let status = withUnsafePointer(to: &address) { pointer in
-            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { connect(descriptor, $0, size) }
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { systemConnect(descriptor, $0, size) }
         }
-        guard status == 0 else {
-            close(descriptor)
-            throw WireError(what: "connect: \(errno)")
-        }
-        self.init(descriptor)
+        guard status == 0 else { throw WireError(what: "connect: \(errno)") }
     }
 
     deinit { close(descriptor) }
@@ -99,6 +109,11 @@ final class Wire {
         defer { pending = [] }
         return pending
     }
+}
+
+/// `connect` of the system, which a method of this name would hide.
+private func systemConnect(_ descriptor: Int32, _ address: UnsafePointer<sockaddr>, _ size: socklen_t) -> Int32 {
+    connect(descriptor, address, size)
 }
 
 struct WireError: Error {
