@@ -21,6 +21,7 @@ let package = Package(
         .library(name: "TileCacheNIO", targets: ["TileCacheNIO"]),
         .library(name: "TileStore", targets: ["TileStore"]),
         .library(name: "TileArchive", targets: ["TileArchive"]),
+        .library(name: "TileImaging", targets: ["TileImaging"]),
         .executable(name: "tilegc", targets: ["tilegc"]),
         .executable(name: "tileproxy", targets: ["tileproxy"]),
     ],
@@ -58,6 +59,14 @@ let package = Package(
                 "ContentCoding",
                 .product(name: "GRDB", package: "GRDB.swift"),
             ],
+            swiftSettings: settings),
+        .target(
+            name: "CTileImaging",
+            // Elsewhere it is empty: Apple's systems have ImageIO.
+            linkerSettings: ["png", "jpeg", "webp"].map { .linkedLibrary($0, .when(platforms: [.linux])) }),
+        .target(
+            name: "TileImaging",
+            dependencies: ["TileStore", "CTileImaging"],
             swiftSettings: settings),
         .target(
             name: "TileStoreTesting",
@@ -110,6 +119,7 @@ let package = Package(
         .executableTarget(
             name: "tilegc",
             dependencies: [
+                "ContentCoding",
                 "TileStore",
                 "TileCache",
                 "TileCacheNIO",
@@ -126,6 +136,7 @@ let package = Package(
                 "HTTPCaching",
                 "TileCache",
                 "TileCacheNIO",
+                "TileImaging",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
@@ -184,6 +195,10 @@ let package = Package(
             ],
             swiftSettings: settings),
         .testTarget(
+            name: "TileImagingTests",
+            dependencies: ["TileImaging", "CTileImaging", "TileArchive", "TileStore", "TileStoreTesting"],
+            swiftSettings: settings),
+        .testTarget(
             name: "TileArchiveTests",
             dependencies: [
                 "TileArchive", "ContentCoding", "TileStore", "TileStoreTesting",
@@ -193,7 +208,7 @@ let package = Package(
         .testTarget(
             name: "tilegcTests",
             dependencies: [
-                "TileArchive", "TileStore", "TileStoreTesting", "TileCacheTesting", "tilegc",
+                "CTileImaging", "TileArchive", "TileStore", "TileStoreTesting", "TileCacheTesting", "tilegc",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ],
             exclude: ["Golden"],
@@ -205,6 +220,7 @@ let package = Package(
                 "ContentCoding",
                 "TileCache",
                 "TileCacheNIO",
+                "TileImaging",
                 "TileStore",
                 "TileStoreTesting",
                 "HTTPCaching",
