@@ -32,6 +32,8 @@ package struct SourceConfiguration: Hashable, Sendable {
     package var values: [String: String] = [:]
     /// The zooms that are served.
     package var zooms = 0...22
+    /// So many zooms past the last one tiles are made from lower zooms; pictures only.
+    package var overzoom = 0
     /// Where tiles are served; `nil` for everywhere.
     package var box: GeoBox?
     /// Points along a tile's edge.
@@ -80,6 +82,9 @@ package struct SourceConfiguration: Hashable, Sendable {
         _ = try source(or: { ConfigError(place: "--source", key: text, $0) })
     }
 
+    /// The zooms that are served, those that ``overzoom`` adds included.
+    package var servedZooms: ClosedRange<Int> { zooms.lowerBound...min(28, zooms.upperBound + overzoom) }
+
     /// Whether its tiles are files of this machine.
     package var isLocal: Bool { !template.contains("://") || template.hasPrefix("file:") }
 
@@ -116,6 +121,10 @@ package struct SourceConfiguration: Hashable, Sendable {
         source.bodyLimit = bodyLimit
         source.timeout = timeout
         source.attempts = attempts
+        source.overzoom = OverzoomRules(levels: overzoom)
+        if overzoom > 0, kind == .vector || kind == .json {
+            throw fail("overzoom is for pictures: maps draw vector tiles at any zoom themselves")
+        }
         return source
     }
 }

@@ -41,8 +41,8 @@ struct TileJSON: Encodable {
         let ending = format.map { "." + String(decoding: $0, as: UTF8.self) } ?? ""
         name = source.title ?? source.name.description
         tiles = ["\(base)/tiles/\(source.name)/{z}/{x}/{y}\(ending)"]
-        minzoom = source.zooms.lowerBound
-        maxzoom = source.zooms.upperBound
+        minzoom = source.servedZooms.lowerBound
+        maxzoom = source.servedZooms.upperBound
         let box = source.box
         bounds = [
             box?.west ?? -180, max(box?.south ?? -90, -85.051129), box?.east ?? 180, min(box?.north ?? 90, 85.051129),
