@@ -23,6 +23,7 @@ let package = Package(
         .library(name: "TileArchive", targets: ["TileArchive"]),
         .library(name: "TileCacheArchive", targets: ["TileCacheArchive"]),
         .library(name: "TileCacheMapKit", targets: ["TileCacheMapKit"]),
+        .library(name: "TileImaging", targets: ["TileImaging"]),
         .executable(name: "tilegc", targets: ["tilegc"]),
         .executable(name: "tileproxy", targets: ["tileproxy"]),
     ],
@@ -60,6 +61,14 @@ let package = Package(
                 "ContentCoding",
                 .product(name: "GRDB", package: "GRDB.swift"),
             ],
+            swiftSettings: settings),
+        .target(
+            name: "CTileImaging",
+            // Elsewhere it is empty: Apple's systems have ImageIO.
+            linkerSettings: ["png", "jpeg", "webp"].map { .linkedLibrary($0, .when(platforms: [.linux])) }),
+        .target(
+            name: "TileImaging",
+            dependencies: ["TileStore", "CTileImaging"],
             swiftSettings: settings),
         .target(
             name: "TileStoreTesting",
@@ -123,6 +132,7 @@ let package = Package(
         .executableTarget(
             name: "tilegc",
             dependencies: [
+                "ContentCoding",
                 "TileStore",
                 "TileCache",
                 "TileCacheNIO",
@@ -141,6 +151,7 @@ let package = Package(
                 "TileCache",
                 "TileCacheArchive",
                 "TileCacheNIO",
+                "TileImaging",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
@@ -206,6 +217,10 @@ let package = Package(
             ],
             swiftSettings: settings),
         .testTarget(
+            name: "TileImagingTests",
+            dependencies: ["TileImaging", "CTileImaging", "TileArchive", "TileStore", "TileStoreTesting"],
+            swiftSettings: settings),
+        .testTarget(
             name: "TileArchiveTests",
             dependencies: [
                 "TileArchive", "TileCache", "TileCacheArchive", "ContentCoding", "TileStore", "TileStoreTesting",
@@ -216,7 +231,7 @@ let package = Package(
         .testTarget(
             name: "tilegcTests",
             dependencies: [
-                "TileArchive", "TileStore", "TileStoreTesting", "TileCacheTesting", "tilegc",
+                "CTileImaging", "TileArchive", "TileStore", "TileStoreTesting", "TileCacheTesting", "tilegc",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ],
             exclude: ["Golden"],
@@ -230,6 +245,7 @@ let package = Package(
                 "TileCache",
                 "TileCacheNIO",
                 "TileCacheTesting",
+                "TileImaging",
                 "TileStore",
                 "TileStoreTesting",
                 "HTTPCaching",

@@ -28,6 +28,12 @@ let package = Package(
             name: "bench-child",
             dependencies: [.product(name: "TileStore", package: "swift-tile-cache")]),
         .executableTarget(
+            name: "imaging-bench",
+            dependencies: [
+                .product(name: "TileImaging", package: "swift-tile-cache"),
+                .product(name: "TileStore", package: "swift-tile-cache"),
+            ]),
+        .executableTarget(
             name: "archive-bench",
             dependencies: [
                 .product(name: "TileStore", package: "swift-tile-cache"),

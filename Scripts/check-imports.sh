@@ -50,6 +50,12 @@ forbid "archives know nothing of HTTP or command lines" \
     Sources/TileArchive
 forbid "only ContentCoding touches zlib" 'CZlib' \
     $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name ContentCoding)
+forbid "only TileImaging touches image libraries" 'CTileImaging|ImageIO|CoreGraphics' \
+    $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name TileImaging ! -name 'TileCacheMapKit*')
+forbid "pictures know nothing of HTTP, archives or command lines" \
+    "HTTPTypes|HTTPCaching|NIO[A-Za-z]*|AsyncHTTPClient|FoundationNetworking|ArgumentParser|MapKit|TileCache[A-Za-z]*|TileArchive" \
+    Sources/TileImaging
+forbid "an app that imports TileCache links no image library" 'TileImaging' Sources/TileStore Sources/TileCache
 forbid "only TileArchive touches SQLite" 'GRDB|GRDBSQLite|SQLite3' \
     $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name TileArchive)
 forbid "TileStoreTesting is for tests" 'TileStoreTesting|Testing|XCTest' \

@@ -31,6 +31,10 @@ have python3 || need python3
 if ! have pkg-config || ! pkg-config --exists libcrypto; then need libssl-dev; fi
 if ! have pkg-config || ! pkg-config --exists zlib; then need zlib1g-dev; fi
 if ! have pkg-config || ! pkg-config --exists sqlite3; then need libsqlite3-dev; fi
+if ! have pkg-config || ! pkg-config --exists libpng; then need libpng-dev; fi
+# Debian's and Ubuntu's names for libjpeg-turbo differ; this one names whichever there is.
+if ! have pkg-config || ! pkg-config --exists libjpeg; then need libjpeg-dev; fi
+if ! have pkg-config || ! pkg-config --exists libwebp; then need libwebp-dev; fi
 [ -n "$packages" ] || exit 0
 
 if ! have apt-get; then

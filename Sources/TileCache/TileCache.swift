@@ -1,5 +1,11 @@
 public import TileStore
 
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
 /// Map tiles from servers, kept on disk: fresh by the rules of HTTP, there when offline, within a budget.
 ///
 /// ```swift
@@ -24,6 +30,9 @@ public final class TileCache: Sendable {
     let gate: HostGate
     let failures: FailureLog
     let flights: SingleFlight<FlightKey, CachedTile>
+    /// Draws tiles that are made from others, so that files do not wait for it.
+    let drawing: BlockingPool
+    let magnifications: SingleFlight<MagnificationKey, Data>
     let userAgent: String
 
     /// Opens the cache in a folder; makes it if it is missing.
@@ -60,8 +69,10 @@ public final class TileCache: Sendable {
         self.clock = clock
         pool = BlockingPool(threads: configuration.fileThreads)
         localPool = BlockingPool(threads: configuration.fileThreads)
+        drawing = BlockingPool(threads: configuration.magnifierThreads)
         gate = HostGate(perHost: configuration.requestsPerHost)
         flights = SingleFlight(startTask: configuration.startTask)
+        magnifications = SingleFlight(startTask: configuration.startTask)
         failures = FailureLog(backoff: configuration.backoff, clock: clock)
         userAgent = configuration.userAgent ?? UserAgent.standard
     }
@@ -71,6 +82,8 @@ public final class TileCache: Sendable {
     /// Blocks. Those who wait for tiles get an error; later calls throw.
     public func close() throws {
         flights.close()
+        magnifications.close()
+        drawing.close()
         pool.close()
         localPool.close()
         try store.close()

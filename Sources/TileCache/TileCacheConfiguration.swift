@@ -22,6 +22,14 @@ public struct TileCacheConfiguration: Sendable {
     /// Threads for file operations that may block.
     public var fileThreads = 4
 
+    /// Makes pictures of tiles past a source's last zoom, for sources whose ``TileSource/overzoom`` asks for it.
+    ///
+    /// `nil` makes none: a program that draws maps itself can cut them out of the ancestor's picture as it draws, which
+    /// ``Overzoom`` says how to.
+    public var magnifier: TileMagnifier?
+    /// Threads for ``magnifier``.
+    public var magnifierThreads = 2
+
     package var isShared = false
     /// For a server that wants fetches to run where their askers do.
     package var startTask: TaskStarter = { Task(priority: $0, operation: $1) }

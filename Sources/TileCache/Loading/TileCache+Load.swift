@@ -27,6 +27,17 @@ extension TileCache {
     public func tile(
         _ source: TileSource, _ key: TileKey, mode: LoadMode = .standard, priority: FetchPriority = .visible
     ) async throws -> CachedTile? {
+        if source.overzoom.levels > 0, source.overzoomDepth > 0 {
+            return try await tileOrOverzoomed(source, key, mode, priority)
+        }
+        return try await exactTile(source, key, mode: mode, priority: priority)
+    }
+
+    /// The tile under a key, as the server has it.
+    @inline(__always)
+    func exactTile(
+        _ source: TileSource, _ key: TileKey, mode: LoadMode, priority: FetchPriority
+    ) async throws -> CachedTile? {
         if let local = source.local { return try await read(local, FetchOrder(source: source, key: key, mode: mode)) }
         if mode == .serverOnly { return try await ask(source, key, nil, mode, priority) }
         let stored: StoredTile?

@@ -38,6 +38,8 @@ public struct TileSource: Sendable {
     public var lifetimes = LifetimeRules()
     /// What holds when the server cannot be asked.
     public var offlineUse = OfflineUse.whenAllowed
+    /// Whether tiles past the last zoom are made from those of lower ones; needs ``TileCacheConfiguration/magnifier``.
+    public var overzoom = OverzoomRules()
     /// No larger body is read.
     public var bodyLimit = 16 << 20
     /// How long one request may take, last byte included.
@@ -93,13 +95,13 @@ public struct TileSource: Sendable {
         self.zooms = zooms
     }
 
-    /// The key of a tile of this source.
+    /// The key of a tile of this source, or of one that ``overzoom`` adds.
     ///
     /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/outOfBounds`` for a tile that the source does not have.
     public func key(z: Int, x: Int, y: Int, scale: Int = 1) throws -> TileKey {
         do {
             let tile = try TileAddress(z: z, x: x, y: y, scale: self.scale(for: scale), format: format)
-            try check(tile)
+            if !servedZooms.contains(z) { try check(tile) }
             return TileKey(source: name, tile: tile)
         } catch let error as StoreError {
             throw TileCacheError(.outOfBounds, error.message, cause: error)

@@ -114,7 +114,8 @@ extension ProxyConfiguration {
 
 extension SourceConfiguration {
     fileprivate static let keys = [
-        "template", "mirrors", "subdomains", "values", "zooms", "bbox", "tileSize", "format", "kind", "title",
+        "template", "mirrors", "subdomains", "values", "zooms", "overzoom", "bbox", "tileSize", "format", "kind",
+        "title",
         "attribution", "cors", "headers", "ttl", "offline", "bodyLimit", "timeout", "attempts",
     ]
 
@@ -141,6 +142,7 @@ extension SourceConfiguration {
         case "values":
             for (name, part) in try value.members() { values[name] = try part.secret(secrets, plainIsFine: true) }
         case "zooms": zooms = try value.value("zooms such as 0-19", ConfigValue.zooms)
+        case "overzoom": overzoom = try value.integer(0...8)
         case "bbox": box = try value.value("west,south,east,north in degrees", ConfigValue.box)
         case "tileSize": tileSize = try value.choice(["256": 256, "512": 512])
         case "format":

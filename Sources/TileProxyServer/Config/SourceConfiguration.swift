@@ -30,8 +30,10 @@ package struct SourceConfiguration: Hashable, Sendable {
     package var subdomains: [String] = []
     /// What placeholders of other names stand for; may hold secrets.
     package var values: [String: String] = [:]
-    /// The zooms that are served; `nil` for what an archive has, else 0 to 22.
+    /// The zooms that the source has; `nil` for what an archive has, else 0 to 22.
     package var zooms: ClosedRange<Int>?
+    /// So many zooms past the last one tiles are made from lower zooms; pictures only.
+    package var overzoom = 0
     /// Where tiles are served; `nil` for everywhere.
     package var box: GeoBox?
     /// Points along a tile's edge.
@@ -95,8 +97,21 @@ package struct SourceConfiguration: Hashable, Sendable {
         return isOne && !path.contains("{") ? path : nil
     }
 
-    /// The zooms that are served where nobody says which.
-    var servedZooms: ClosedRange<Int> { zooms ?? 0...22 }
+    /// The zooms that the source has, where nobody says which.
+    var ownZooms: ClosedRange<Int> { zooms ?? 0...22 }
+
+    /// The zooms that are served, those that ``overzoom`` adds included.
+    package var servedZooms: ClosedRange<Int> { ownZooms.lowerBound...min(28, ownZooms.upperBound + overzoom) }
+
+    /// The rules of overzoom for the kind of tiles that it has.
+    ///
+    /// - Throws: What the closure makes of a message.
+    func overzoomRules(_ kind: TileKind, or fail: (String) -> ConfigError) throws(ConfigError) -> OverzoomRules {
+        if overzoom > 0, kind == .vector || kind == .json {
+            throw fail("overzoom is for pictures: maps draw vector tiles at any zoom themselves")
+        }
+        return OverzoomRules(levels: overzoom)
+    }
 
     /// What its tiles are, as far as can be known without looking at them.
     var servedKind: TileKind {
@@ -135,7 +150,7 @@ package struct SourceConfiguration: Hashable, Sendable {
         var source: TileSource
         do {
             source = try TileSource(
-                name.description, template: templateURL, subdomains: subdomains, values: values, zooms: servedZooms)
+                name.description, template: templateURL, subdomains: subdomains, values: values, zooms: ownZooms)
         } catch let error as TileCacheError {
             throw fail(error.message)
         } catch { throw fail("cannot be used") }
@@ -148,6 +163,7 @@ package struct SourceConfiguration: Hashable, Sendable {
         source.bodyLimit = bodyLimit
         source.timeout = timeout
         source.attempts = attempts
+        source.overzoom = try overzoomRules(servedKind, or: fail)
         return source
     }
 }

@@ -66,7 +66,8 @@ struct TileStates: Encodable {
         z = query.z
         tiles = []
         for y in query.y {
-            for x in query.x where source.covers(z: query.z, x: x, y: y) {
+            // What is made from lower zooms is not a tile of its own.
+            for x in query.x where source.covers(z: query.z, x: x, y: y) && !source.overzooms(query.z) {
                 guard !source.configuration.isLocal else {
                     tiles.append(Tile(x: x, y: y, state: "local"))
                     continue

@@ -31,15 +31,18 @@ struct ArchiveOfSource {
             throw fail(error.message)
         } catch { throw fail("\(path) cannot be opened: \(error)") }
         let said = archive.metadata
-        tiles.zooms = given.zooms ?? 0...28
+        let saidZooms = said.zooms?.clamped(to: 0...28)
+        // Past which zoom tiles are made, only the operator or the archive can say.
+        tiles.zooms = given.zooms ?? (given.overzoom > 0 ? saidZooms : nil) ?? 0...28
         tiles.kind = given.kind ?? tiles.kind
+        tiles.overzoom = try given.overzoomRules(tiles.kind, or: fail)
         tiles.tileSize = given.tileSize
         tiles.bodyLimit = given.bodyLimit
         self.tiles = tiles
         warnings = archive.warnings
 
         var configuration = given
-        configuration.zooms = given.zooms ?? said.zooms?.clamped(to: 0...28)
+        configuration.zooms = given.zooms ?? saidZooms
         configuration.box = given.box ?? said.bounds
         configuration.title = given.title ?? said.name
         configuration.attribution = given.attribution ?? said.attribution

@@ -22,6 +22,8 @@ package final class ServedSource: Sendable {
     let fallbackType: String
     /// Whether its tiles differ by their scale.
     let usesScale: Bool
+    /// The zooms that are served.
+    private let zooms: ClosedRange<Int>
     private let nameBytes: [UInt8]
     /// By zoom, if there is a box.
     private let spans: [[TileSpan]]
@@ -52,6 +54,7 @@ package final class ServedSource: Sendable {
         self.configuration = configuration
         self.tiles = tiles
         usesScale = tiles.template.usesScale
+        zooms = tiles.servedZooms
         nameBytes = Array(configuration.name.description.utf8)
         let format = configuration.format ?? Self.format(of: configuration.template)
         formats = format.map { Self.spellings(of: $0).map { Array($0.utf8) } } ?? []
@@ -77,9 +80,13 @@ package final class ServedSource: Sendable {
     /// Whether a tile is within the zooms and the box.
     @inline(__always)
     func covers(z: Int, x: Int, y: Int) -> Bool {
-        guard tiles.zooms.contains(z), x < 1 << z, y < 1 << z else { return false }
+        guard zooms.contains(z), x < 1 << z, y < 1 << z else { return false }
         return spans.isEmpty || spans[z].contains { $0.contains(z: z, x: x, y: y) }
     }
+
+    /// Whether tiles of a zoom are made from those of lower ones.
+    @inline(__always)
+    func overzooms(_ z: Int) -> Bool { z > tiles.zooms.upperBound }
 
     /// Whether the route takes a file extension.
     @inline(__always)

@@ -2,6 +2,7 @@ import HTTPCaching
 import HTTPTypes
 import Logging
 import TileCache
+import TileImaging
 import TileStore
 
 #if canImport(FoundationEssentials)
@@ -30,6 +31,7 @@ struct TileFetch: Sendable {
     }
 
     func run(_ now: HTTPDate) async -> Outcome {
+        if let tile = key.tile, source.overzooms(tile.z) { return await overzoomed(now) }
         if source.configuration.isLocal { return await local(now) }
         do {
             let known = try service.cache.store.entry(for: key)
@@ -52,8 +54,18 @@ struct TileFetch: Sendable {
     }
 
     private func outcome(_ tile: CachedTile, wasKnown: Bool, _ now: HTTPDate) throws -> Outcome {
+        let (served, entry) = try served(tile, wasKnown: wasKnown, now)
+        let reply = TileReply(served, of: source, to: request, now: now, boundary: Self.boundary())
+        let block = entry.flatMap { Self.block(key, $0, source) }.map(Handed.init)
+        return Outcome(reply: reply, block: block)
+    }
+
+    /// What is known of a tile from the cache, and its entry if it has one.
+    private func served(
+        _ tile: CachedTile, wasKnown: Bool, _ now: HTTPDate
+    ) throws -> (tile: ServedTile, entry: TileEntry?) {
         // The entry tells more than the tile, as long as it is the same one.
-        let entry = try service.cache.store.entry(for: key).flatMap { entry -> TileEntry? in
+        let entry = try service.cache.store.entry(for: tile.key).flatMap { entry -> TileEntry? in
             let metadata = entry.metadata
             let isSame =
                 metadata.etag == tile.etag && metadata.expires == tile.freshUntil
@@ -89,9 +101,7 @@ struct TileFetch: Sendable {
         let served = ServedTile(
             data: tile.data, metadata: metadata, blob: nil, status: status, result: result,
             mayBeKept: entry != nil || result == .hit || result == .stale)
-        let reply = TileReply(served, of: source, to: request, now: now, boundary: Self.boundary())
-        let block = entry.flatMap { Self.block(key, $0, source) }.map(Handed.init)
-        return Outcome(reply: reply, block: block)
+        return (served, entry)
     }
 
     private static func metadata(of tile: CachedTile, _ now: HTTPDate) -> TileMetadata {
@@ -112,19 +122,54 @@ struct TileFetch: Sendable {
             guard let tile = try await service.cache.tile(source.tiles, key, mode: .serverOnly) else {
                 return failure(404, "There is no such tile.", .none)
             }
-            var metadata = Self.metadata(of: tile, now)
-            let wanted = source.configuration.lifetimes.minimum?.components.seconds ?? 0
-            metadata.expires = metadata.storedAt.adding(seconds: max(Self.localLifetime, wanted))
-            var status = CacheStatus(cache: "tileproxy")
-            status.forward = .bypass
-            status.detail = source.tiles.local == nil ? "a file" : "an archive"
-            let served = ServedTile(data: tile.data, metadata: metadata, blob: nil, status: status, result: .bypass)
+            return local(tile, now)
+        } catch { return localFailure(error) }
+    }
+
+    /// What this machine has and cannot read is no fault of a server's.
+    private func localFailure(_ error: any Error) -> Outcome {
+        guard let error = error as? TileCacheError, error.code == .noAnswer else { return failure(error) }
+        service.logger.error("a tile cannot be read", metadata: ["key": "\(key)", "error": "\(error.message)"])
+        return failure(500, "The tile cannot be read; see the log.", .none)
+    }
+
+    private func local(_ tile: CachedTile, _ now: HTTPDate) -> Outcome {
+        var metadata = Self.metadata(of: tile, now)
+        let wanted = source.configuration.lifetimes.minimum?.components.seconds ?? 0
+        metadata.expires = metadata.storedAt.adding(seconds: max(Self.localLifetime, wanted))
+        var status = CacheStatus(cache: "tileproxy")
+        status.forward = .bypass
+        status.detail = source.tiles.local == nil ? "a file" : "an archive"
+        let served = ServedTile(data: tile.data, metadata: metadata, blob: nil, status: status, result: .bypass)
+        return Outcome(
+            reply: TileReply(served, of: source, to: request, now: now, boundary: Self.boundary()), block: nil)
+    }
+
+    // MARK: Past the last zoom
+
+    /// A tile made from its ancestor: with the ancestor's lifetime, age and fate, under an entity tag of its own.
+    private func overzoomed(_ now: HTTPDate) async -> Outcome {
+        let isLocal = source.configuration.isLocal
+        let mode: LoadMode = isLocal ? .serverOnly : request.onlyIfCached ? .cacheOnly : .standard
+        do {
+            guard let made = try await service.cache.overzoomedTile(source.tiles, key, mode: mode) else {
+                return failure(504, "The tile is not in the cache, nor is one that it could be made from.", .miss)
+            }
+            if isLocal { return local(made.tile, now) }
+            var (served, _) = try served(made.ancestor, wasKnown: false, now)
+            if request.onlyIfCached, served.metadata.response.noCache || !served.isFresh(at: now) {
+                return failure(504, "The tile is not in the cache, or is stale.", .miss)
+            }
+            if let data = made.tile.data {
+                served.data = data
+                served.metadata.etag = made.tile.etag
+                served.metadata.response = served.metadata.response.with(mediaType: made.tile.mediaType)
+                served.mayBeKept = served.mayBeKept && !made.isMakeshift
+                served.status.detail = "made from zoom \(made.ancestor.key.tile?.z ?? 0)"
+            }
             return Outcome(
                 reply: TileReply(served, of: source, to: request, now: now, boundary: Self.boundary()), block: nil)
-        } catch let error as TileCacheError where error.code == .noAnswer {
-            service.logger.error("a tile cannot be read", metadata: ["key": "\(key)", "error": "\(error.message)"])
-            return failure(500, "The tile cannot be read; see the log.", .none)
-        } catch { return failure(error) }
+        } catch { return isLocal ? localFailure(error) : failure(error) }
     }
 
     // MARK: Failures
@@ -151,8 +196,16 @@ struct TileFetch: Sendable {
         case .badStatus:
             let status = error.status.map { " (\($0))" } ?? ""
             return failure(502, "The tile server answers with an error\(status).", .miss, retryAfter: wait)
-        case .badBody: return failure(502, "The tile server sent something that is no tile.", .miss)
+        case .badBody: return badBody(error)
         default: return failure(502, "The tile cannot be had from the tile server.", .miss)
+        }
+    }
+
+    private func badBody(_ error: TileCacheError) -> Outcome {
+        switch (error.cause as? ImagingError)?.code {
+        case nil: failure(502, "The tile server sent something that is no tile.", .miss)
+        case .unsupported, .invalidCrop: failure(404, "No tile can be made of the source's pictures there.", .none)
+        default: failure(502, "The picture that the tile would be made from is damaged or too large.", .miss)
         }
     }
 
@@ -200,5 +253,19 @@ struct TileFetch: Sendable {
             bytes += [13, 10]
         }
         return bytes
+    }
+}
+
+extension ServedTile {
+    fileprivate func isFresh(at now: HTTPDate) -> Bool { StoredFreshness(metadata).isFresh(at: now) }
+}
+
+extension ResponseFields {
+    /// The same response, but of another media type and without a content coding.
+    fileprivate func with(mediaType: String?) -> ResponseFields {
+        ResponseFields(
+            status: status, mediaType: mediaType, staleWhileRevalidate: staleWhileRevalidate,
+            staleIfError: staleIfError,
+            mustRevalidate: mustRevalidate, noCache: noCache, headers: headers)
     }
 }

@@ -199,7 +199,9 @@ package final class TileResponder {
             return
         }
         let now = time.now
-        if !source.configuration.isLocal, let tile = freshTile(key, now), !needsDecoding(tile, request) {
+        if !source.configuration.isLocal, !source.overzooms(found.path.z), let tile = freshTile(key, now),
+            !needsDecoding(tile, request)
+        {
             var status = CacheStatus(cache: "tileproxy")
             status.hit = true
             status.timeToLive = Int(clamping: tile.entry.metadata.expires.seconds &- now.seconds)

@@ -1,6 +1,7 @@
 package import Logging
 import NIOCore
 package import TileCache
+import TileImaging
 package import TileStore
 
 /// What the tile routes share over all event loops.
@@ -34,6 +35,7 @@ package final class TileService: Sendable {
         transport.adopt(table)
         var settings = TileCacheConfiguration()
         settings.isShared = true
+        settings.magnifier = TileImage.magnifier()
         settings.requestsPerHost = configuration.limits.requestsPerHost
         settings.userAgent = configuration.userAgent ?? "tileproxy/\(LibraryVersion.text) swift-tile-cache"
         let tasks = self.tasks

@@ -49,8 +49,8 @@ public struct Overzoom: Hashable, Sendable {
     public func crop(width: Int, height: Int) -> PixelRect? {
         let sizes = magnification...(1 << 31)
         guard sizes.contains(width), sizes.contains(height) else { return nil }
-        let (west, east) = (column * width >> depth, (column + 1) * width >> depth)
-        let (north, south) = (row * height >> depth, (row + 1) * height >> depth)
+        let (west, east) = ((column * width) >> depth, ((column + 1) * width) >> depth)
+        let (north, south) = ((row * height) >> depth, ((row + 1) * height) >> depth)
         return PixelRect(x: west, y: north, width: east - west, height: south - north)
     }
 
