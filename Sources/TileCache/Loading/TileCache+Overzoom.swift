@@ -1,3 +1,4 @@
+import ContentCoding
 package import TileStore
 
 #if canImport(FoundationEssentials)
@@ -158,7 +159,7 @@ extension TileCache {
     ) async {
         let store = self.store
         let metadata = TileMetadata(
-            response: ResponseFields(mediaType: BodySignature(data).mediaType ?? ancestor.mediaType), etag: tag,
+            response: ResponseFields(mediaType: BodySignature(data).pictureType ?? ancestor.mediaType), etag: tag,
             storedAt: clock.now(), expires: ancestor.freshUntil)
         do {
             try await pool.run {
@@ -181,7 +182,7 @@ extension CachedTile {
     /// A part of this tile, as a tile of its own.
     fileprivate func enlarged(_ data: Data, _ key: TileKey, _ tag: String) -> CachedTile {
         CachedTile(
-            key: key, data: data, status: status, mediaType: BodySignature(data).mediaType ?? mediaType,
+            key: key, data: data, status: status, mediaType: BodySignature(data).pictureType ?? mediaType,
             contentEncoding: nil, etag: tag, lastModified: lastModified, origin: .overzoomed, freshUntil: freshUntil)
     }
 
@@ -189,19 +190,5 @@ extension CachedTile {
         CachedTile(
             key: key, data: data, status: status, mediaType: mediaType, contentEncoding: contentEncoding, etag: etag,
             lastModified: lastModified, origin: origin, freshUntil: freshUntil)
-    }
-}
-
-extension BodySignature {
-    /// The media type of a picture.
-    fileprivate var mediaType: String? {
-        switch self {
-        case .png: "image/png"
-        case .jpeg: "image/jpeg"
-        case .webp: "image/webp"
-        case .avif: "image/avif"
-        case .gif: "image/gif"
-        default: nil
-        }
     }
 }
