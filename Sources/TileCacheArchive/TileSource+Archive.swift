@@ -35,14 +35,31 @@ extension TileSource {
 /// The tiles of an archive, looked up one by one.
 private final class ArchiveTiles: LocalTiles {
     private let archive: any ArchiveReader
+    private let pmtiles: PMTilesReader?
 
-    init(_ archive: any ArchiveReader) { self.archive = archive }
+    init(_ archive: any ArchiveReader) {
+        self.archive = archive
+        pmtiles = archive as? PMTilesReader
+    }
+
+    /// PMTiles' directories are in memory and its tiles in the page cache, usually; SQLite cannot say beforehand.
+    func tileNow(_ address: TileAddress) throws -> ImmediateTile {
+        guard address.scale == 1 else { return .absent }
+        guard let pmtiles else { return .mustWait }
+        return switch try pmtiles.tileNow(z: address.z, x: address.x, y: address.y) {
+        case .tile(let tile): .tile(Self.local(tile))
+        case .absent: .absent
+        case .mustWait: .mustWait
+        }
+    }
 
     func tile(_ address: TileAddress) throws -> LocalTile? {
         guard address.scale == 1 else { return nil }
-        // Its entity tag is the one that the cache makes from the bytes.
-        return try archive.tile(z: address.z, x: address.x, y: address.y).map {
-            LocalTile(data: $0.data, mediaType: $0.mediaType, contentEncoding: $0.contentEncoding)
-        }
+        return try archive.tile(z: address.z, x: address.x, y: address.y).map(Self.local)
+    }
+
+    /// Its entity tag is the one that the cache makes from the bytes.
+    private static func local(_ tile: ArchivedTile) -> LocalTile {
+        LocalTile(data: tile.data, mediaType: tile.mediaType, contentEncoding: tile.contentEncoding)
     }
 }

@@ -42,11 +42,11 @@ struct Rounds {
         }
         var samples: [Step: [Step.Result]] = [:]
         for round in 0..<count {
-            for name in ["cache", "raw"] where FileManager.default.fileExists(atPath: "\(work)/\(name)") {
-                try FileManager.default.removeItem(atPath: "\(work)/\(name)")
-            }
+            // Folders of its own for each round: ext4 is slow for minutes where many files have just been deleted.
+            let folder = "\(work)/\(round)"
+            try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
             for step in Step.allCases {
-                let result = try child(step, work)
+                let result = try child(step, folder)
                 samples[step, default: []].append(result)
                 print("round \(round + 1) \(step.rawValue): \(result.seconds) s, \(Int(result.peak)) MB")
             }

@@ -1,3 +1,5 @@
+import TileStore
+
 #if canImport(FoundationEssentials)
 import FoundationEssentials
 #else
@@ -58,6 +60,24 @@ final class InputFile: Sendable {
             throw ArchiveError(
                 .busy, "\(path) was written over while it was open: open it again (and replace it by renaming)")
         }
+    }
+
+    /// Reads exactly so many bytes if the page cache has them; `nil` where the disk would have to be waited for.
+    ///
+    /// What is wrong with the file is for ``read(_:at:_:)`` to find out and to say.
+    func readNow(_ count: Int, at offset: UInt64) -> Data? {
+        #if canImport(Darwin) || canImport(Musl)
+        return nil
+        #else
+        guard count > 0, let end = offset.adding(UInt64(count)), end <= size, let memory = malloc(count) else {
+            return nil
+        }
+        guard readCached(descriptor, memory, count, Int64(clamping: offset)) == count else {
+            free(memory)
+            return nil
+        }
+        return Data(bytesNoCopy: memory, count: count, deallocator: .free)
+        #endif
     }
 
     /// Reads exactly so many bytes.

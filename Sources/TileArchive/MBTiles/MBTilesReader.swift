@@ -21,6 +21,7 @@ package final class MBTilesReader: ArchiveReader {
     private let database: MBTilesDatabase
     private let queue: DatabaseQueue
     private let shape: MBTilesShape
+    private let lookupSQL: String
     private let rowsFromSouth: Bool
 
     /// How the rows of an MBTiles file are counted.
@@ -51,6 +52,7 @@ package final class MBTilesReader: ArchiveReader {
             }
         }
         shape = contents.0
+        lookupSQL = shape.lookupSQL
         metadata = contents.1.metadata
         switch rows {
         case .asDeclared: rowsFromSouth = !contents.1.rowsFromNorth
@@ -78,12 +80,12 @@ package final class MBTilesReader: ArchiveReader {
         let row = rowsFromSouth ? (1 << z) - 1 - y : y
         return try database.reporting {
             try queue.unsafeRead { db in
-                let statement = try db.cachedStatement(sql: shape.lookupSQL)
-                let found = try Row.fetchOne(statement, arguments: [z, x, row])
-                guard let found, case .bytes(let data) = Self.content(found[0], found[1]) else { return nil }
-                return self.tile(data)
+                let statement = try db.cachedStatement(sql: lookupSQL)
+                // There are three, and they are numbers.
+                statement.setUncheckedArguments([z, x, row])
+                return try Data.fetchOne(statement).flatMap { $0.isEmpty ? nil : $0 }
             }
-        }
+        }.map { tile($0) }
     }
 
     private func tile(_ data: Data) -> ArchivedTile {

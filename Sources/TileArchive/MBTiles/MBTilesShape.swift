@@ -55,7 +55,7 @@ struct MBTilesShape: Sendable {
         }
     }
 
-    /// The content and its length.
+    /// The content; NULL for one that is too large or is no content.
     ///
     /// SQLite reads the length without the content, so that a blob of a gigabyte costs nothing. A text is taken as its
     /// bytes.
@@ -63,11 +63,13 @@ struct MBTilesShape: Sendable {
         CASE typeof(tile_data) \
         WHEN 'blob' THEN CASE WHEN length(tile_data) <= \(MBTilesReader.largestTile) THEN tile_data END \
         WHEN 'text' THEN CASE WHEN length(CAST(tile_data AS BLOB)) <= \(MBTilesReader.largestTile) \
-        THEN CAST(tile_data AS BLOB) END END, length(tile_data)
+        THEN CAST(tile_data AS BLOB) END END
         """
 
     /// All tiles in the order in which they lie.
-    var scanSQL: String { "SELECT zoom_level, tile_column, tile_row, \(Self.content) FROM \(source)" }
+    var scanSQL: String {
+        "SELECT zoom_level, tile_column, tile_row, \(Self.content), length(tile_data) FROM \(source)"
+    }
 
     /// One tile, by zoom, column and row.
     var lookupSQL: String {

@@ -181,6 +181,40 @@ package final class PMTilesReader: ArchiveReader {
         throw tooDeep
     }
 
+    /// What can be said of a tile without waiting for the disk.
+    package enum Glance {
+        case tile(ArchivedTile)
+        case absent
+        case mustWait
+    }
+
+    /// A tile from the page cache, by directories that are in memory.
+    package func tileNow(z: Int, x: Int, y: Int) throws -> Glance {
+        guard (0...28).contains(z), (0..<(1 << z)).contains(x), (0..<(1 << z)).contains(y) else { return .absent }
+        let tile = TileID.number(z: z, x: x, y: y)
+        var directory = root
+        var tiles: Range<UInt64> = 0..<TileID.formatEnd
+        for _ in 0..<Self.mostLevels {
+            guard let index = directory.index(for: tile) else {
+                try file.checkUnchanged()
+                return .absent
+            }
+            let entry = directory.entries[index]
+            if entry.run > 0 {
+                // A large one takes its time even from memory.
+                guard entry.length <= 256 << 10, let offset = header.data.offset.adding(entry.offset),
+                    let data = file.readNow(Int(entry.length), at: offset)
+                else { return .mustWait }
+                try file.checkUnchanged()
+                return .tile(content(data))
+            }
+            tiles = range(of: index, in: directory, tiles)
+            guard let leaf = leaves.withLock({ $0.find(entry.offset, tiles) }) else { return .mustWait }
+            directory = leaf
+        }
+        return .mustWait
+    }
+
     private var tooDeep: ArchiveError {
         ArchiveError(.damaged, "\(path): its directories are nested more than \(Self.mostLevels) deep")
     }

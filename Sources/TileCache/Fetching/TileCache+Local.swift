@@ -22,13 +22,17 @@ extension TileCache {
         if flights.isClosed { throw TileCacheError(.cancelled, "\(order.key): the cache is closed", key: order.key) }
         do {
             let address = try address(of: order)
-            return try await readLocal(order) {
-                do { return try local.tile(address) } catch {
+            @Sendable func reporting<R>(_ body: () throws -> R) throws -> R {
+                do { return try body() } catch {
                     throw FetchFailure(
-                        error: TileCacheError(
-                            .noAnswer, "\(order.key): \(error)", key: order.key, cause: error),
+                        error: TileCacheError(.noAnswer, "\(order.key): \(error)", key: order.key, cause: error),
                         setback: .unreachable)
                 }
+            }
+            switch try reporting({ try local.tileNow(address) }) {
+            case .tile(let tile): return try cachedTile(Self.tagged(tile), order)
+            case .absent: return try cachedTile(nil, order)
+            case .mustWait: return try await readLocal(order) { try reporting { try local.tile(address) } }
             }
         } catch let failure as FetchFailure { throw failure.error }
     }
@@ -37,12 +41,18 @@ extension TileCache {
     private func readLocal(
         _ order: FetchOrder, _ read: @escaping @Sendable () throws -> LocalTile?
     ) async throws -> CachedTile {
+        try cachedTile(try await localPool.run { try read().map(Self.tagged) }, order)
+    }
+
+    /// The tile with an entity tag.
+    private static func tagged(_ tile: LocalTile) -> LocalTile {
+        var tile = tile
+        tile.etag = tile.etag ?? tile.data.withUnsafeBytes { BlobDigest(hashing: $0).entityTag }
+        return tile
+    }
+
+    private func cachedTile(_ tile: LocalTile?, _ order: FetchOrder) throws -> CachedTile {
         let now = clock.now()
-        let tile = try await localPool.run { () -> LocalTile? in
-            guard var tile = try read() else { return nil }
-            tile.etag = tile.etag ?? tile.data.withUnsafeBytes { BlobDigest(hashing: $0).entityTag }
-            return tile
-        }
         if let tile {
             guard tile.data.count <= order.source.bodyLimit else {
                 throw FetchFailure(

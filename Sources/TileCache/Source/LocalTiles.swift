@@ -18,6 +18,26 @@ public protocol LocalTiles: AnyObject, Sendable {
     /// - Throws: Whatever tells why it cannot be had; it becomes the ``TileCacheError/cause`` of a
     ///   ``TileCacheError/Code/noAnswer``.
     func tile(_ address: TileAddress) throws -> LocalTile?
+
+    /// The same tile, if it can be had without waiting for a disk or for others; asked first, on any thread.
+    ///
+    /// Without an implementation everything waits.
+    func tileNow(_ address: TileAddress) throws -> ImmediateTile
+}
+
+extension LocalTiles {
+    /// Nothing is known without waiting.
+    public func tileNow(_ address: TileAddress) throws -> ImmediateTile { .mustWait }
+}
+
+/// What ``LocalTiles/tileNow(_:)`` found.
+public enum ImmediateTile: Sendable, Hashable {
+    /// The tile.
+    case tile(LocalTile)
+    /// There is no such tile.
+    case absent
+    /// It takes a disk, or somebody else, to know.
+    case mustWait
 }
 
 /// A tile as this machine has it.

@@ -237,7 +237,7 @@ package final class DiskFileSystem: FileSystem {
             let target = buffer.baseAddress.unsafelyUnwrapped + done
             let n: Int
             if onlyCached {
-                n = readCached(descriptor, target, buffer.count - done, off_t(done))
+                n = readCached(descriptor, target, buffer.count - done, Int64(done))
             } else {
                 n = Glibc.read(descriptor, target, buffer.count - done)
             }
@@ -370,14 +370,14 @@ private let positionedRead: PositionedRead? = dlsym(nil, "preadv2").map { unsafe
 /// Reads what the page cache has; `EAGAIN` where the disk would have to be waited for.
 ///
 /// A file system that knows no such reads (`EOPNOTSUPP`) is read as ever.
-private func readCached(_ file: Int32, _ target: UnsafeMutableRawPointer, _ count: Int, _ offset: off_t) -> Int {
+package func readCached(_ file: Int32, _ target: UnsafeMutableRawPointer, _ count: Int, _ offset: Int64) -> Int {
     let onlyCached: Int32 = 0x8  // RWF_NOWAIT
     if let positionedRead {
         var part = iovec(iov_base: target, iov_len: count)
-        let n = positionedRead(file, &part, 1, offset, onlyCached)
+        let n = positionedRead(file, &part, 1, off_t(offset), onlyCached)
         if n >= 0 || errno != EOPNOTSUPP { return n }
     }
-    return pread(file, target, count, offset)
+    return pread(file, target, count, off_t(offset))
 }
 #endif
 
