@@ -2,7 +2,8 @@
 SHELL := /bin/bash
 STRICT := TILECACHE_STRICT=1 SCRATCH=.build-strict
 
-.PHONY: help setup build run serve test lint check-imports check-model check-format check-readme check-page check-mapkit bench tsan docs clean
+.PHONY: help setup build run serve test lint check-imports check-model check-format check-readme check-page check-mapkit \
+	bench bench-proxy soak-proxy tsan docs clean
 
 help: ## lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +59,12 @@ check-mapkit: setup ## compiles the MapKit adapter against a stand-in for MapKit
 bench: setup ## measures; ARGS go to the benchmark
 	swift build -c release --package-path Benchmarks
 	Benchmarks/.build/release/tile-bench $(ARGS)
+
+bench-proxy: setup ## measures tileproxy beside nginx (needs nginx and wrk)
+	@Scripts/bench-proxy.sh $(ARGS)
+
+soak-proxy: setup ## runs tileproxy for 30 minutes before an origin that fails, and checks every answer
+	@Scripts/soak-proxy.sh $(ARGS)
 
 tsan: setup ## runs the tests under the thread sanitizer, with fewer seeds
 	TILE_SEEDS=$${TILE_SEEDS:-40} swift test --sanitize=thread --scratch-path .build-tsan

@@ -312,7 +312,7 @@ class Soak:
         if verify.returncode != 0:
             self.problem(f"verify says {verify.returncode}")
         log = (self.work / "proxy.log").read_text(errors="replace")
-        loud = [line for line in log.splitlines() if " error" in line.lower().split("]")[0] or "critical" in line]
+        loud = [line for line in log.splitlines() if re.match(r"\S+ (error|critical) ", line)]
         print(f"log: {len(log.splitlines())} lines, {len(loud)} of them errors")
         for line in loud[:5]:
             print("  " + line[:300])

@@ -63,26 +63,38 @@ struct PreparedHits {
     /// Heads that are longer than usual are no use to keep in memory.
     static let largestHead = 4096
 
-    private var slots: [Hit?]
+    /// A place for a hit, with its target's hash beside it: most that are not meant need no look at the hit itself.
+    private struct Slot {
+        var hash = 0
+        var hit: Hit?
+    }
 
-    /// Makes a table of pairs of slots: a hit may lie in either of its pair, the newer in the first.
-    init(pairs: Int = 16384) { slots = Array(repeating: nil, count: 2 * max(1, pairs)) }
+    /// How many hits may lie in one place: with fewer, some of a few thousand would drive each other out again and again.
+    private static let ways = 8
+
+    private var slots: [Slot]
+
+    /// Makes a table of sets of eight slots, in each of which the newest comes first.
+    init(sets: Int = 4096) { slots = Array(repeating: Slot(), count: Self.ways * max(1, sets)) }
 
     /// The hit for a target and the fields that it may depend on.
     @inline(__always)
     func find(_ target: UnsafeRawBufferPointer, _ request: HeadFields) -> Hit? {
-        let first = place(target)
-        if let hit = slots[first], isFor(target, request, hit) { return hit }
-        if let hit = slots[first + 1], isFor(target, request, hit) { return hit }
+        let hash = hash(target)
+        let first = place(hash)
+        for slot in slots[first..<first + Self.ways] where slot.hash == hash {
+            if let hit = slot.hit, isFor(target, request, hit) { return hit }
+        }
         return nil
     }
 
-    /// Keeps a hit in place of whatever has its slot.
+    /// Keeps a hit in place of the former one for its target, or else of the oldest in its set.
     mutating func keep(_ hit: Hit) {
-        let first = hit.target.withUnsafeBytes { place($0) }
-        let older = slots[first].flatMap { $0.isReplaced(by: hit) ? nil : $0 }
-        if let older { slots[first + 1] = older }
-        slots[first] = hit
+        let hash = hit.target.withUnsafeBytes { self.hash($0) }
+        let set = place(hash)..<place(hash) + Self.ways
+        let former = set.first { slots[$0].hash == hash && slots[$0].hit?.isReplaced(by: hit) == true }
+        for i in (set.lowerBound..<(former ?? set.upperBound - 1)).reversed() { slots[i + 1] = slots[i] }
+        slots[set.lowerBound] = Slot(hash: hash, hit: hit)
     }
 
     @inline(__always)
@@ -96,10 +108,15 @@ struct PreparedHits {
     }
 
     @inline(__always)
-    private func place(_ target: UnsafeRawBufferPointer) -> Int {
+    private func hash(_ target: UnsafeRawBufferPointer) -> Int {
         var hasher = Hasher()
         hasher.combine(bytes: target)
-        return 2 * Int(truncatingIfNeeded: UInt(bitPattern: hasher.finalize()) % UInt(slots.count / 2))
+        return hasher.finalize()
+    }
+
+    @inline(__always)
+    private func place(_ hash: Int) -> Int {
+        Self.ways * Int(truncatingIfNeeded: UInt(bitPattern: hash) % UInt(slots.count / Self.ways))
     }
 }
 
