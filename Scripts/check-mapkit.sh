@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 # This manifest needs one package alone; the pins of the others are put back, so that they are not resolved anew.
 pins=$(mktemp)
 cp Package.resolved "$pins" 2>/dev/null || rm -f "$pins"
-trap 'if [ -f "$pins" ]; then mv "$pins" Package.resolved; else rm -f Package.resolved; fi' EXIT
+trap 'if [ -f "$pins" ]; then cat "$pins" >Package.resolved; rm "$pins"; else rm -f Package.resolved; fi' EXIT
 
 # A scratch folder of its own, since another manifest would have everything else built anew each time. Debug builds: what
 # is checked are types and decisions, no speed.

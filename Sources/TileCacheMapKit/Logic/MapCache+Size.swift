@@ -15,7 +15,7 @@ extension MapCache {
     /// How large the cache is.
     ///
     /// Exact, and costs about 20 ms for a million tiles, on a thread of the cache's own.
-    /// - Throws: ``StoreError``.
+    /// - Throws: `StoreError`.
     public func size() async throws -> Size {
         let (store, name) = (cache.store, source.name)
         return try await cache.onFileThread {
@@ -30,7 +30,7 @@ extension MapCache {
     ///
     /// Space is free when it returns. Overlays of this map should be told: see `CachedTileOverlay.reload()`.
     /// - Parameter includingRegions: Whether the map's downloaded regions are given up too.
-    /// - Throws: ``StoreError``.
+    /// - Throws: `StoreError`.
     @discardableResult
     public func clear(includingRegions: Bool = false) async throws -> RemovalReport {
         let (store, name) = (cache.store, source.name)

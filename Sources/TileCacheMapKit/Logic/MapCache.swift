@@ -9,7 +9,7 @@ public import Foundation
 
 /// A map's tiles in a cache, as an overlay wants them.
 ///
-/// A ``TileCache`` and a ``TileSource`` with what MapKit asks on top; both are there for what is not repeated here. Safe
+/// A `TileCache` and a `TileSource` with what MapKit asks on top; both are there for what is not repeated here. Safe
 /// from any thread.
 public final class MapCache: MapCaching {
     /// What it was made from.
@@ -24,7 +24,7 @@ public final class MapCache: MapCaching {
     /// Opens the cache that a configuration names, or makes it.
     ///
     /// Blocks for the time that reading the manifest takes: about a third of a second for a million tiles.
-    /// - Throws: ``TileCacheError`` for a configuration that is wrong, ``StoreError`` for a cache that cannot be opened.
+    /// - Throws: `TileCacheError` for a configuration that is wrong, `StoreError` for a cache that cannot be opened.
     public convenience init(
         _ configuration: MapCacheConfiguration, transport: any TileTransport = URLSessionTransport()
     ) throws {
@@ -44,7 +44,7 @@ public final class MapCache: MapCaching {
     /// Uses a cache that is open already: several maps in one folder, with one limit for all.
     ///
     /// Name, place, capacity and user agent of the configuration are then those of the cache.
-    /// - Throws: ``TileCacheError`` for a configuration that is wrong.
+    /// - Throws: `TileCacheError` for a configuration that is wrong.
     public init(_ configuration: MapCacheConfiguration, cache: TileCache) throws {
         self.configuration = configuration
         self.cache = cache
@@ -62,7 +62,7 @@ public final class MapCache: MapCaching {
     /// - Parameters:
     ///   - folder: The cache's folder.
     ///   - sourceName: Which of its sources; `nil` if it has only one.
-    /// - Throws: ``StoreError``; ``TileCacheError`` if there is no such source.
+    /// - Throws: `StoreError`; `TileCacheError` if there is no such source.
     public convenience init(offline folder: URL, sourceName: String? = nil) throws {
         var options = TileCacheConfiguration()
         options.store.readOnly = true
@@ -97,7 +97,7 @@ public final class MapCache: MapCaching {
     /// What is there of a tile, and whether the mode wants it asked for again.
     ///
     /// A stale tile whose server forbids its use before it was asked (`must-revalidate`, `no-cache`) is missing in
-    /// ``LoadMode/standard``, unless a region pins it or ``TileSource/offlineUse`` allows it. Costs a look at the tables in
+    /// `LoadMode.standard`, unless a region pins it or `TileSource.offlineUse` allows it. Costs a look at the tables in
     /// memory. A cache that cannot be read has nothing.
     public func state(of tile: TileAddress) -> CachedTileState {
         guard configuration.loadMode != .serverOnly, let key = key(tile),
@@ -126,7 +126,7 @@ public final class MapCache: MapCaching {
 
     /// The bytes of a tile that ``state(of:)`` knows to be there, stale or not, without a content coding.
     ///
-    /// Reads the disk at most. Nothing with ``LoadMode/serverOnly``.
+    /// Reads the disk at most. Nothing with `LoadMode.serverOnly`.
     public func cachedData(for tile: TileAddress) -> Data? {
         guard configuration.loadMode != .serverOnly, let key = key(tile),
             let stored = (try? cache.store.read(key)) ?? nil, state(of: stored.entry).content == .picture

@@ -22,7 +22,7 @@ public struct MapCacheConfiguration: Sendable {
     /// What it returns is not stored. Called on any thread, for every tile that is drawn or loaded.
     public typealias ByteHook = @Sendable (_ data: Data, _ tile: TileAddress) throws -> Data
 
-    /// The URL of a tile, with `{z}`, `{x}`, `{y}` and what else ``URLTemplate`` knows: `{s}`, `{scale}`, `{r}`, `{-y}`,
+    /// The URL of a tile, with `{z}`, `{x}`, `{y}` and what else `URLTemplate` knows: `{s}`, `{scale}`, `{r}`, `{-y}`,
     /// `{q}`, values of your own; `http`, `https` or `file`.
     public var urlTemplate: String
     /// What `{s}` stands for; one tile is always asked from the same one.
@@ -79,7 +79,7 @@ public struct MapCacheConfiguration: Sendable {
 
     /// The source that it describes, under a name.
     ///
-    /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/invalidSource``, saying what is wrong.
+    /// - Throws: `TileCacheError` with `TileCacheError.Code.invalidSource`, saying what is wrong.
     func source(named name: String) throws -> TileSource {
         guard minimumZ <= maximumZ else {
             throw TileCacheError(

@@ -56,7 +56,7 @@ public struct MapCacheFolder: Sendable {
     ///
     /// On a thread of the cache's own. What the cache has already is not replaced. May be called again, and goes on where
     /// an earlier call ended.
-    /// - Throws: What the system says if the folder cannot be read; ``StoreError`` if the cache cannot be written;
+    /// - Throws: What the system says if the folder cannot be read; `StoreError` if the cache cannot be written;
     ///   `CancellationError`.
     public func importTiles(into map: MapCache) async throws -> Report {
         let task = Cancelled()

@@ -27,7 +27,7 @@ extension RegionDownloaderDelegate {
 
 /// Downloads a region of a map and tells a delegate, on the main actor.
 ///
-/// For those who come from MapCache, or like delegates; ``start()`` returns the ``TileDownload`` whose `updates()` and
+/// For those who come from MapCache, or like delegates; ``start()`` returns the `TileDownload` whose `updates()` and
 /// `report()` are the same for `await`. Downloading again asks only for what is missing or stale.
 @MainActor
 public final class RegionDownloader {
@@ -56,7 +56,7 @@ public final class RegionDownloader {
     ///   - scale: Pixels per point.
     ///   - name: Under which the region is kept; `nil` to keep nothing.
     ///   - mapCache: The map.
-    /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/invalidRegion``.
+    /// - Throws: `TileCacheError` with `TileCacheError.Code.invalidRegion`.
     public init(
         _ shape: RegionShape, zooms: ClosedRange<Int>, scale: Int = 1, named name: String?, of mapCache: MapCache
     )
@@ -75,7 +75,7 @@ public final class RegionDownloader {
 
     /// How large it will be, from a few of its tiles.
     ///
-    /// - Throws: ``TileCacheError``.
+    /// - Throws: `TileCacheError`.
     public func estimateSize(samples: Int = 48) async throws -> SizeEstimate {
         try await mapCache.cache.estimateSize(mapCache.source, coverage, samples: samples)
     }

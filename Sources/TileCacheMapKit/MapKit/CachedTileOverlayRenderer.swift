@@ -22,7 +22,7 @@ open class CachedTileOverlayRenderer: MKOverlayRenderer, @unchecked Sendable {
     public typealias DrawingHook = @Sendable (_ context: CGContext, _ rect: CGRect, _ tile: TileAddress) -> Void
 
     private let hook = Locked<DrawingHook?>(nil)
-    private var painter: TilePainter<CGImage>?
+    private var painter: TilePainter<DecodedPicture>?
     // Kept here, since it is not said whether MapKit's own class keeps it.
     private let source: OverlaySource
     private var watch: UInt64?
@@ -79,7 +79,7 @@ open class CachedTileOverlayRenderer: MKOverlayRenderer, @unchecked Sendable {
             // Rows of the context go down and those of a picture go up.
             context.translateBy(x: whole.origin.x, y: whole.origin.y + whole.size.height)
             context.scaleBy(x: 1, y: -1)
-            context.draw(layer.picture, in: CGRect(origin: .zero, size: whole.size))
+            context.draw(layer.picture.image, in: CGRect(origin: .zero, size: whole.size))
             context.restoreGState()
             if let decorate {
                 context.saveGState()
