@@ -1,5 +1,6 @@
 import Foundation
 import HTTPCaching
+import NIOCore
 import Testing
 import TileStore
 
@@ -19,12 +20,15 @@ struct PreparedHitsTests {
             expires: Timestamp(seconds: 60))
         try store.put(Data("hello".utf8), for: key, metadata: metadata)
         let tile = try #require(try store.read(key))
-        try body(Candidate(key: key, tile, isVariant: false))
+        try body(Candidate(key: key, tile, nil))
         try store.close()
     }
 
+    /// The fields of a request that no variant depends on.
+    private var anyone: HeadFields { HeadFields(bytes: ByteBuffer(), spans: [], present: []) }
+
     private func find(_ target: String, _ hits: PreparedHits) -> PreparedHits.Hit? {
-        Array(target.utf8).withUnsafeBytes { hits.find($0) }
+        Array(target.utf8).withUnsafeBytes { hits.find($0, anyone) }
     }
 
     @Test
@@ -32,7 +36,7 @@ struct PreparedHitsTests {
         try withCandidate { candidate in
             var hits = PreparedHits()
             for i in 0..<10_000 {
-                let hit = try #require(PreparedHits.Hit(candidate, target: Array("/tiles/\(i)".utf8), via: "v"))
+                let hit = try #require(PreparedHits.Hit(candidate, target: Array("/tiles/\(i)".utf8), anyone, via: "v"))
                 hits.keep(hit)
             }
             let found = (0..<10_000).count { find("/tiles/\($0)", hits) != nil }
@@ -47,7 +51,7 @@ struct PreparedHitsTests {
         try withCandidate { candidate in
             var hits = PreparedHits(sets: 1)
             func keep(_ target: String) throws -> PreparedHits.Hit {
-                let hit = try #require(PreparedHits.Hit(candidate, target: Array(target.utf8), via: "v"))
+                let hit = try #require(PreparedHits.Hit(candidate, target: Array(target.utf8), anyone, via: "v"))
                 hits.keep(hit)
                 return hit
             }
