@@ -246,7 +246,8 @@ package final class TileResponder {
             }
         }
         // What takes long to compute or reads files must not hold up the loop's other clients.
-        let isQuick = !source.configuration.isLocal && (request.permitsGzip || source.configuration.kind != .vector)
+        let mayDecode = !request.permitsGzip && source.configuration.servedKind != .image
+        let isQuick = !source.configuration.isLocal && !mayDecode
         let task = isQuick ? service.tasks.start(nil, work) : Task(operation: work)
         exchange.whenGone = { task.cancel() }
     }

@@ -1,0 +1,98 @@
+// Adding to the journal, and beginning the next one.
+extension Ledger {
+    /// Appends whole lines and carries them out.
+    ///
+    /// Only under the lock, caught up.
+    ///
+    /// If the disk refuses, whole lines that got there stand (and are carried out), the rest is cut off again.
+    /// - Parameter known: Whose lines they are, if some of them need not be read back.
+    /// - Returns: How many of the bytes stand.
+    func append(
+        _ lines: borrowing LineBuffer, knowing known: PendingRecords? = nil, _ target: Target
+    ) throws(AppendFailure) {
+        guard let journal else {
+            throw AppendFailure(standing: 0, cause: FileError("append", "journal", Errno.badFile))
+        }
+        let bytes = lines.bytes
+        var written = 0
+        do throws(FileError) {
+            if offset == 0 { try writeHeader(journal) }
+            while written < bytes.count {
+                written += try files.write(journal, UnsafeRawBufferPointer(rebasing: bytes[written...]))
+            }
+            if durable { try files.sync(journal) }
+            _ = take(bytes, known, target)
+        } catch {
+            let whole = bytes[..<written].lastIndex(of: 0x0A).map { $0 + 1 } ?? 0
+            // If even this fails, whoever holds the lock next cuts the torn tail.
+            try? files.truncate(journal, to: offset + Int64(whole))
+            let standing = take(UnsafeRawBufferPointer(rebasing: bytes[..<whole]), nil, target)
+            throw AppendFailure(
+                standing: standing, cause: FileError(error.operation, Self.journalPath(generation), error.number))
+        }
+    }
+
+    /// Carries out lines that stand in the journal: as all processes do, by reading them, but for those that are known.
+    func take(_ bytes: UnsafeRawBufferPointer, _ known: PendingRecords?, _ target: Target) -> Int {
+        var (used, next) = (0, 0)
+        if let known {
+            while next < known.puts.count {
+                let start = known.puts[next].start
+                if used < start { used += consume(UnsafeRawBufferPointer(rebasing: bytes[used..<start]), target) }
+                // Not all was taken: then what follows is not to be carried out either.
+                guard used == start else { break }
+                target.apply { tables in
+                    // Readers come in between, as in `consume`.
+                    let end = min(next + 256, known.puts.count)
+                    while next < end, known.puts[next].start == used {
+                        if !tables.apply(known, next, bytes) { damagedLines += 1 }
+                        used = known.puts[next].end
+                        next += 1
+                    }
+                    note(tables)
+                }
+                lastChecksum = LineReader.checksum(bytes, at: used - 11)
+            }
+        }
+        if used < bytes.count { used += consume(UnsafeRawBufferPointer(rebasing: bytes[used...]), target) }
+        offset += Int64(used)
+        return used
+    }
+
+    /// A journal that a power cut emptied gets its first line again.
+    func writeHeader(_ journal: OpenFile) throws(FileError) {
+        var header = LineBuffer(capacity: 128)
+        header.journalHeader(generation, after: 0, previous: nil)
+        do throws(FileError) {
+            try files.writeAll(journal, header.bytes)
+        } catch {
+            try? files.truncate(journal, to: 0)  // as above
+            throw error
+        }
+        lastChecksum = LineReader.checksum(header.bytes, at: header.count - 11)
+        offset = Int64(header.count)
+    }
+
+    /// Ends this journal and goes on in the next one.
+    ///
+    /// Only under both locks, caught up.
+    func rotate(_ target: Target) throws {
+        let next = generation + 1
+        try createJournal(next, after: offset, previous: lastChecksum)
+        var lines = LineBuffer(capacity: 128)
+        lines.rotate(to: next)
+        do throws(AppendFailure) { try append(lines, target) } catch { throw error.cause }
+        guard try advance(target, underLock: true) else {
+            throw StoreError(.damaged, "journal \(next) vanished from \(files.location)/manifest while it was made")
+        }
+    }
+
+    /// Forgets damage that a fresh checkpoint has left behind.
+    func forgetDamage() { damagedLines = 0 }
+}
+
+/// An append that the disk refused: so many bytes of it stand all the same.
+struct AppendFailure: Error {
+    var standing: Int
+    var cause: FileError
+}

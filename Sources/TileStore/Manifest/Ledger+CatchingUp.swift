@@ -1,0 +1,198 @@
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+// Reading on in the journal, and judging what is no right line.
+extension Ledger {
+    /// Where lines are applied: in tables that nobody else sees yet, or in those that readers use.
+    enum Target {
+        case direct(Tables)
+        case live(Striped<Tables, ReaderLocal>)
+
+        func apply(_ body: (Tables) -> Void) {
+            switch self {
+            case .direct(let tables): body(tables)
+            case .live(let striped): striped.write { body($0) }
+            }
+        }
+    }
+
+    /// Whether the journal may have grown: one `fstat`.
+    func hasNews() throws(FileError) -> Bool {
+        guard let journal else { return false }
+        if awaitedGeneration != nil || mustLoad { return true }
+        return try files.length(of: journal) > offset
+    }
+
+    /// Reads on from where this process is, following rotate records.
+    ///
+    /// `false` means that a newer checkpoint must be loaded.
+    func advance(_ target: Target, underLock: Bool) throws -> Bool {
+        if mustLoad, case .live = target { return false }
+        needsJudgement = false
+        while true {
+            if let awaited = awaitedGeneration {
+                switch try follow(to: awaited, target, underLock: underLock) {
+                case .followed: continue
+                case .notThere: return true
+                case .newerCheckpoint:
+                    mustLoad = true
+                    return false
+                }
+            }
+            guard let journal else { throw StoreError(.closed, "the store is closed") }
+            let size = try files.length(of: journal)
+            if size <= offset {
+                // Shorter than what was read: somebody put an older file in its place.
+                return size == offset || offset == 0
+            }
+            let wanted = Int(min(size - offset, 1 << 20))
+            if buffer.count < wanted { resizeBuffer(max(wanted, 1 << 16)) }
+            let n = try files.read(
+                journal, into: UnsafeMutableRawBufferPointer(rebasing: buffer[..<wanted]), at: offset)
+            if n == 0 { return true }
+            let used = consume(UnsafeRawBufferPointer(rebasing: buffer[..<n]), target)
+            offset += Int64(used)
+            if used > 0 { continue }
+            // Not one whole right line: longer than the buffer, torn, or damaged.
+            if buffer[..<n].firstIndex(of: 0x0A) == nil, offset + Int64(n) < size, buffer.count < 1 << 26 {
+                resizeBuffer(buffer.count * 2)
+                let more = try files.read(journal, into: buffer, at: offset)
+                let usedNow = consume(UnsafeRawBufferPointer(rebasing: buffer[..<more]), target)
+                offset += Int64(usedNow)
+                if usedNow > 0 || more < buffer.count { if usedNow > 0 { continue } } else { continue }
+            }
+            guard underLock else {
+                needsJudgement = buffer[..<n].contains(0x0A)
+                return true
+            }
+            try judge(journal, size)
+        }
+    }
+
+    /// Applies whole lines whose checksums are right; returns how many bytes they took.
+    ///
+    /// Stops behind a rotate record.
+    func consume(_ bytes: UnsafeRawBufferPointer, _ target: Target) -> Int {
+        var from = 0
+        var stop = false
+        while from < bytes.count, !stop {
+            // Readers come in between: a few hundred lines at a time.
+            target.apply { tables in
+                var lines = 0
+                while from < bytes.count, lines < 256, !stop {
+                    guard let base = bytes.baseAddress, let found = memchr(base + from, 0x0A, bytes.count - from) else {
+                        stop = true
+                        return
+                    }
+                    let end = UnsafeRawPointer(found) - base
+                    let line = UnsafeRawBufferPointer(rebasing: bytes[from..<end])
+                    guard let body = LineReader.body(of: line) else {
+                        stop = true
+                        return
+                    }
+                    lastChecksum = LineReader.checksum(line, at: line.count - 10)
+                    from = end + 1
+                    lines += 1
+                    switch tables.apply(body, reader) {
+                    case .rotate(let next):
+                        awaitedGeneration = next
+                        stop = true
+                    case .damaged, .end: damagedLines += 1
+                    case .done, .header: break
+                    }
+                }
+                note(tables)
+            }
+        }
+        return from
+    }
+
+    /// Keeps what holders of the lock ask for at every turn.
+    func note(_ tables: Tables) {
+        hasReleased = !tables.released.isEmpty
+        hasDropped = tables.hasUnswept
+        glance.hasBoot = tables.boot != nil
+        glance.entryRoom = tables.limits.entryLimit &- tables.unpinnedEntries
+        glance.byteRoom = tables.limits.capacity.map { $0 &- tables.allocatedUnpinned }
+    }
+
+    /// Decides, under the lock, about bytes that are no right line: a tail that is torn is cut, damage in the middle skipped.
+    func judge(_ journal: OpenFile, _ size: Int64) throws {
+        // Any right line further on means that what is here was damaged later, not torn while it was written.
+        var at = offset
+        var firstRight: Int64?
+        var skipped = 0
+        var partial = false
+        scan: while at < size {
+            let n = try files.read(journal, into: buffer, at: at)
+            if n == 0 { break }
+            var from = 0
+            while from < n, let end = newline(from, n) {
+                let line = UnsafeRawBufferPointer(rebasing: buffer[from..<end])
+                if !partial, LineReader.body(of: line) != nil {
+                    firstRight = at + Int64(from)
+                    break scan
+                }
+                if !partial { skipped += 1 }
+                partial = false
+                from = end + 1
+            }
+            if from == 0 {
+                // A "line" longer than the buffer: pass over it.
+                at += Int64(n)
+                if !partial { skipped += 1 }
+                partial = true
+            } else {
+                at += Int64(from)
+            }
+        }
+        if let firstRight {
+            damagedLines += max(1, skipped)
+            offset = firstRight
+        } else if readOnly {
+            // Without the right to write nothing is cut; what follows is nothing that can be read anyway.
+            offset = size
+        } else {
+            try files.truncate(journal, to: offset)
+        }
+    }
+
+    enum Following { case followed, notThere, newerCheckpoint }
+
+    /// Goes on in the next journal.
+    func follow(to next: UInt64, _ target: Target, underLock: Bool) throws -> Following {
+        var file = try openIfThere(Self.journalPath(next), forAppending: true)
+        if file == nil {
+            if let newest = try files.newestCheckpoint(), newest > generation {
+                if newest > next || !underLock { return .newerCheckpoint }
+            }
+            // Not there: its maker died before, or it is already deleted. Only the lock tells.
+            guard underLock, !readOnly else { return .notThere }
+            try createJournal(next, after: offset, previous: lastChecksum)
+            file = try openIfThere(Self.journalPath(next), forAppending: true)
+        }
+        guard let file else { return .notThere }
+        if let journal { files.close(journal) }
+        chainBytes += offset
+        journal = file
+        (generation, offset, awaitedGeneration) = (next, 0, nil)
+        lastChecksum = nil
+        target.apply { $0.startGeneration(next) }
+        return .followed
+    }
+
+    func newline(_ from: Int, _ end: Int) -> Int? {
+        guard let base = buffer.baseAddress, let found = memchr(base + from, 0x0A, end - from) else { return nil }
+        return UnsafeRawPointer(found) - UnsafeRawPointer(base)
+    }
+
+    func resizeBuffer(_ size: Int) {
+        buffer.deallocate()
+        buffer = .allocate(byteCount: size, alignment: 8)
+    }
+}
