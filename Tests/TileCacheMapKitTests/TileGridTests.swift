@@ -52,6 +52,14 @@ struct TileGridTests {
         }
     }
 
+    /// So thin that its far edge is its near edge in numbers, and on a tile's edge too.
+    @Test func aRectangleWithoutARealWidthTouchesNothing() throws {
+        let grid = try #require(TileGrid(TileLayout(zooms: 0...22), zoomScale: scale(8)))
+        let edge = PlaneRect(try tile(8, 7, 9))
+        #expect(grid.placements(in: PlaneRect(x: edge.x, y: edge.y, width: 1e-12, height: 10), scale: 1).isEmpty)
+        #expect(grid.placements(in: PlaneRect(x: edge.x, y: edge.y, width: 10, height: 1e-12), scale: 1).isEmpty)
+    }
+
     /// What is found covers the rectangle, and every tile of it overlaps the rectangle.
     @Test(arguments: Seeds.list(8)) func tilesCoverARectangleAndNoMore(seed: UInt64) throws {
         var random = SplitMix64(seed: seed)

@@ -90,6 +90,7 @@ public final class MapCache: MapCaching {
 
     // MARK: Tiles
 
+    /// `nil` for a tile that the source cannot have: there is nothing of it, and nothing to ask for.
     private func key(_ tile: TileAddress) -> TileKey? {
         try? source.key(z: tile.z, x: tile.x, y: tile.y, scale: tile.scale)
     }

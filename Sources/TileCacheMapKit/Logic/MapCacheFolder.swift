@@ -32,7 +32,8 @@ public struct MapCacheFolder: Sendable {
     ///
     /// Each more takes four times as long: down to 9 are 350,000 names, about a second; down to 12, a minute.
     public var exhaustiveZoom = 9
-    /// Boxes that are looked through completely, in all zooms down to ``deepestZoom``.
+    /// Boxes that are looked through completely, in all zooms down to ``deepestZoom`` where they have at most four million
+    /// tiles.
     public var boxes: [GeoBox] = []
     /// No zoom beyond is looked at.
     public var deepestZoom = 19
@@ -119,7 +120,7 @@ public struct MapCacheFolder: Sendable {
         guard let name = search.take(tile) else { return false }
         let file = folder.appendingPathComponent(name, isDirectory: false)
         let handle = try FileHandle(forReadingFrom: file)
-        let data = try handle.read(upToCount: fileLimit + 1) ?? Data()
+        let data = try handle.read(upToCount: max(0, min(fileLimit, 1 << 32)) + 1) ?? Data()
         try handle.close()
         guard data.count <= fileLimit, map.source.kind.accepts(data) else {
             report.refused += 1

@@ -89,8 +89,11 @@ struct TileGrid: Hashable, Sendable {
         let side = PlaneRect.world / Double(count)
         let (top, bottom) = (max(rect.y, 0), min(rect.maxY, PlaneRect.world))
         guard top < bottom else { return [] }
-        let columns = Int((rect.x / side).rounded(.down))...Int((rect.maxX / side).rounded(.up)) - 1
-        let rows = Int((top / side).rounded(.down))...Int((bottom / side).rounded(.up)) - 1
+        let (west, east) = (Int((rect.x / side).rounded(.down)), Int((rect.maxX / side).rounded(.up)) - 1)
+        let (north, south) = (Int((top / side).rounded(.down)), Int((bottom / side).rounded(.up)) - 1)
+        // One that is thinner than numbers can tell, on a tile's edge, touches nothing.
+        guard west <= east, north <= south else { return [] }
+        let (columns, rows) = (west...east, north...south)
         let (tiles, overflow) = columns.count.multipliedReportingOverflow(by: rows.count)
         guard !overflow, tiles <= Self.mostTiles else { return [] }
         var placements: [TilePlacement] = []

@@ -229,6 +229,7 @@ final class TilePainter<Picture: Sendable>: Sendable {
         let clock = self.clock
         // Does not keep the painter: a map that is gone has nothing to draw.
         Task { [weak self] in
+            // A sleep that is broken off means that nobody waits for the drawing any more.
             guard (try? await clock.sleep(.nanoseconds(Int64(clamping: wait)))) != nil else { return }
             self?.tell(placement, generation)
         }
