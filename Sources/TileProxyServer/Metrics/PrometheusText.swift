@@ -36,14 +36,13 @@ struct PrometheusText {
         add("requests_total", "counter", "Requests for tiles, by source and what the cache did.") { text in
             for source in figures.sources {
                 let counts = source.requests
-                let name = "source=\"\(source.name)\""
-                text.line("\(name),result=\"hit\"", counts.hits)
-                text.line("\(name),result=\"stale\"", counts.stale)
-                text.line("\(name),result=\"revalidated\"", counts.revalidated)
-                text.line("\(name),result=\"miss\"", counts.misses)
-                text.line("\(name),result=\"bypass\"", counts.bypassed)
-                text.line("\(name),result=\"refused\"", counts.refused)
-                text.line("\(name),result=\"error\"", counts.errors)
+                text.lines(
+                    of: source.name, by: "result",
+                    [
+                        ("hit", counts.hits), ("stale", counts.stale), ("revalidated", counts.revalidated),
+                        ("miss", counts.misses), ("bypass", counts.bypassed), ("refused", counts.refused),
+                        ("error", counts.errors),
+                    ])
             }
         }
         each("absent_total", "Answers that say that there is no such tile.", figures) { $0.requests.absent }
@@ -51,12 +50,12 @@ struct PrometheusText {
         each("sent_bytes_total", "Bytes of tiles sent to clients.", figures) { $0.requests.bytesSent }
         add("generic_requests_total", "counter", "Requests of the generic routes, by what the cache did.") { text in
             let counts = figures.other
-            text.line("result=\"hit\"", counts.hits)
-            text.line("result=\"stale\"", counts.stale)
-            text.line("result=\"revalidated\"", counts.revalidated)
-            text.line("result=\"miss\"", counts.misses)
-            text.line("result=\"bypass\"", counts.bypassed + counts.refused)
-            text.line("result=\"error\"", counts.errors)
+            text.lines(
+                of: nil, by: "result",
+                [
+                    ("hit", counts.hits), ("stale", counts.stale), ("revalidated", counts.revalidated),
+                    ("miss", counts.misses), ("bypass", counts.bypassed + counts.refused), ("error", counts.errors),
+                ])
         }
     }
 
@@ -64,12 +63,12 @@ struct PrometheusText {
         add("upstream_responses_total", "counter", "Answers from origins, by source and kind.") { text in
             for source in figures.sources {
                 let counts = source.upstream
-                let name = "source=\"\(source.name)\""
-                text.line("\(name),kind=\"body\"", counts.bodies)
-                text.line("\(name),kind=\"not_modified\"", counts.notModified)
-                text.line("\(name),kind=\"other\"", counts.others)
-                text.line("\(name),kind=\"server_error\"", counts.serverErrors)
-                text.line("\(name),kind=\"none\"", counts.failures)
+                text.lines(
+                    of: source.name, by: "kind",
+                    [
+                        ("body", counts.bodies), ("not_modified", counts.notModified), ("other", counts.others),
+                        ("server_error", counts.serverErrors), ("none", counts.failures),
+                    ])
             }
         }
         each("upstream_requests_total", "Requests to origins.", figures) { $0.upstream.requests }
@@ -130,6 +129,12 @@ struct PrometheusText {
         add(name, "counter", help) { text in
             for source in figures.sources { text.line("source=\"\(source.name)\"", value(source)) }
         }
+    }
+
+    /// A line for each value of a label.
+    private mutating func lines(of source: SourceName?, by label: String, _ values: [(value: String, count: Int)]) {
+        let prefix = source.map { "source=\"\($0)\"," } ?? ""
+        for (value, count) in values { line("\(prefix)\(label)=\"\(value)\"", count) }
     }
 
     // Names of sources are letters, digits, dot, underscore and hyphen, so labels need no escaping.

@@ -100,6 +100,11 @@ struct StatsReport: Encodable {
             all += counts?.requests ?? RequestCounts()
             bytesSavedByNotModified += counts?.upstream.bytesSaved ?? 0
         }
+        // Archives bring their own titles, and two editions of a map have the same one.
+        let titles = Dictionary(grouping: sources, by: \.title)
+        for i in sources.indices where titles[sources[i].title]?.count != 1 {
+            sources[i].title += " (\(sources[i].name))"
+        }
         requests = all.requests
         hitRatio = all.hitRatio
         bytesSent = all.bytesSent

@@ -76,6 +76,21 @@ struct FiguresTests {
     }
 
     @Test
+    func sourcesOfOneTitleAreToldApart() throws {
+        var configuration = ProxyConfiguration()
+        configuration.sources = try [("a", "World"), ("b", "World"), ("c", "Roads")].map { name, title in
+            var source = SourceConfiguration(
+                name: try SourceName(name), template: "https://tiles.example/{z}/{x}/{y}.png")
+            source.title = title
+            return source
+        }
+        let report = StatsReport(
+            try SourceTable(configuration), try figures().snapshot, store: nil, evicted: RemovalReport(),
+            now: Timestamp(seconds: 0))
+        #expect(report.sources.map(\.title) == ["World (a)", "World (b)", "Roads"])
+    }
+
+    @Test
     func anyMetricIsExplained() throws {
         let text = try PrometheusText(
             figures().snapshot, store: storeFigures(), evicted: RemovalReport()
