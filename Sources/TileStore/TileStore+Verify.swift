@@ -107,8 +107,8 @@ extension TileStore {
     }
 
     private func looksRight(_ digest: BlobDigest, _ size: Int, _ quick: Bool) -> Bool {
-        if !quick { return (try? isIntact(digest, size)) ?? false }
         // A failing disk is as bad as a missing file here: both are confirmed later.
+        if !quick { return (try? isIntact(digest, size)) ?? false }
         guard let status = try? files.status(at: digest.path) else { return false }
         return status.kind == .file && status.size == Int64(size)
     }

@@ -35,6 +35,7 @@ package final class CacheFigures: Sendable {
         if let known { body(known) }
         guard mustCount else { return }
         threads.submit { threads in
+            // Figures that cannot be had (the store is being closed) are left as they were; those who wait get them.
             let figures = threads == .active ? try? self.store.statistics() : nil
             let done = NIODeadline.now()
             let waiting = self.state.withLock { state in

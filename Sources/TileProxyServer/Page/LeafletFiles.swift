@@ -18,6 +18,7 @@ struct LeafletFiles: Sendable {
     init?(folder: String) {
         guard folder != "network" else { return nil }
         func read(_ name: String) -> ByteBuffer? {
+            // What cannot be read is as good as not installed: the page then takes it from the network.
             guard let data = try? Data(contentsOf: URL(fileURLWithPath: folder + "/" + name)), data.count < 4 << 20
             else { return nil }
             return ByteBuffer(bytes: data)
