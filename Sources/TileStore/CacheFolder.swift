@@ -109,6 +109,7 @@ enum CacheFolder {
     static func load(_ ledger: Ledger, _ configuration: StoreConfiguration) throws -> Tables {
         let files = ledger.files
         if ledger.readOnly {
+            try files.enter()
             // Whoever may not write may still read; a cache that is being made has nothing to read yet.
             if let tables = try ledger.load(underLock: false) { return tables }
             throw StoreError(.busy, "\(files.location) is being made or changed by another process; try again")

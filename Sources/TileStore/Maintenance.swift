@@ -9,14 +9,25 @@ final class Maintenance: Sendable {
         var stopped = false
         var flushScheduled = false
         var compactionScheduled = false
+        var imageScheduled = false
         var nextShard: UInt8 = 0
     }
     private let state = Locked(State())
     private let queue = DispatchQueue(label: "tile-store-maintenance", qos: .utility)
+    private static let mark = DispatchSpecificKey<ObjectIdentifier>()
+
+    init() { queue.setSpecific(key: Self.mark, value: ObjectIdentifier(self)) }
 
     func attach(_ store: TileStore) { state.withLock { $0.store = store } }
 
-    func stop() { state.withLock { $0.stopped = true } }
+    /// Has no more work begun, has what is being done given up where that does no harm, and waits for it.
+    func stop() {
+        state.withLock { $0.stopped = true }
+        // The last reference to the store may be given up by this queue's own work.
+        if DispatchQueue.getSpecific(key: Self.mark) != ObjectIdentifier(self) { queue.sync {} }
+    }
+
+    var isStopped: Bool { state.withLock { $0.stopped } }
 
     /// Waits until what has been begun is done.
     ///
@@ -38,6 +49,8 @@ final class Maintenance: Sendable {
             }
             // A flush that fails (full disk, lock) is tried again with the next uses; only their order is at stake.
             try? store?.flush()
+            // Nothing depends on the image; the next flush tries again.
+            _ = try? store?.writeImageIfDue()
         }
     }
 
@@ -51,8 +64,24 @@ final class Maintenance: Sendable {
         queue.async { [self] in
             let store = state.withLock { $0.stopped ? nil : $0.store }
             // A compaction that fails leaves journal and checkpoint as they are; the next append asks for it again.
-            _ = try? store?.compactInBackground()
+            _ = try? store?.beginCompaction()?.finish()
+            _ = try? store?.writeImageIfDue()
             state.withLock { $0.compactionScheduled = false }
+        }
+    }
+
+    func scheduleImage() {
+        let due = state.withLock { state in
+            guard !state.imageScheduled, !state.stopped else { return false }
+            state.imageScheduled = true
+            return true
+        }
+        guard due else { return }
+        queue.async { [self] in
+            let store = state.withLock { $0.stopped ? nil : $0.store }
+            // Nothing depends on the image; the next append asks for it again.
+            _ = try? store?.writeImageIfDue()
+            state.withLock { $0.imageScheduled = false }
         }
     }
 

@@ -40,6 +40,17 @@ public struct StoreConfiguration: Sendable {
     /// How long to wait for another process that holds the cache's lock, in seconds.
     public var lockWait = 5.0
 
+    /// When the tables are written down as they are, to spare the next opening reading the manifest.
+    package enum IndexImages: Sendable {
+        /// When that spares much.
+        case automatic
+        /// After every compaction and at every close; for tests.
+        case always
+        /// Neither written nor read: the manifest is read.
+        case never
+    }
+    package var indexImages = IndexImages.automatic
+
     /// The defaults.
     public init() {}
 }

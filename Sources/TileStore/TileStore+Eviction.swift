@@ -254,12 +254,16 @@ extension TileStore {
             guard let status = try files.status(at: folder) else { return [] }
             guard status.kind == .folder else { return [folder] }
             let names = try files.list(folder) ?? []
-            return tables.read { t, _ in
-                names.filter { name in
-                    guard let digest = BlobDigest(name), digest.shard == shard else { return true }
-                    return t.find(digest) == nil
+            var found: [String] = []
+            for start in stride(from: 0, to: names.count, by: 256) {
+                tables.read { t, _ in
+                    for name in names[start..<min(start + 256, names.count)] {
+                        if let digest = BlobDigest(name), digest.shard == shard, t.find(digest) != nil { continue }
+                        found.append(folder + "/" + name)
+                    }
                 }
-            }.map { folder + "/" + $0 }
+            }
+            return found
         } catch { throw StoreError(error, in: files.location) }
     }
 

@@ -274,7 +274,11 @@ extension TileStore {
                 if ledger.glance.exceedsLimits { goal = try evictToLimits(ledger) }
             }
             while !goal.isReached { try hold(ledger) { goal = try evict(goal, $0) } }
-            if isCompactionDue(ledger) { maintenance?.scheduleCompaction() }
+            if isCompactionDue(ledger) {
+                maintenance?.scheduleCompaction()
+            } else if isImageDue(ledger) {
+                maintenance?.scheduleImage()
+            }
             return nil
         } catch { return error }
     }
@@ -399,7 +403,7 @@ extension TileStore {
         // Fresh bytes in an old blob's place are checked anew when they are read.
         if tables.read({ t, _ in t.find(digest) != nil }) {
             tables.write { t in
-                if let slot = t.find(digest) { t.blobs[slot].pointee.flags &= ~BlobRecord.verified }
+                if let slot = t.find(digest) { t.blobs.change(slot).pointee.flags &= ~BlobRecord.verified }
             }
         }
         if configuration.durability == .durable { try files.syncFolder(ShardSet.path(digest.shard)) }

@@ -190,7 +190,7 @@ extension TileStore {
 
     private func markVerified(_ digest: BlobDigest) {
         tables.write { tables in
-            if let slot = tables.find(digest) { tables.blobs[slot].pointee.flags |= BlobRecord.verified }
+            if let slot = tables.find(digest) { tables.blobs.change(slot).pointee.flags |= BlobRecord.verified }
         }
     }
 

@@ -142,7 +142,7 @@ extension StoreBench {
         case .glance(let number): return try glance(Universe.key(number))
         case .compact:
             // Another holder has the lock: then it is refused, and that is all.
-            let busy = processes.contains { $0?.compaction != nil }
+            let busy = processes.contains { $0?.isCompacting ?? false }
             do {
                 _ = try store.compact()
                 return busy ? "compacted while another compaction was under way" : nil
@@ -150,7 +150,7 @@ extension StoreBench {
                 return nil
             }
         case .compactBegin:
-            let busy = processes.contains { $0?.compaction != nil }
+            let busy = processes.contains { $0?.isCompacting ?? false }
             let begun = try store.beginCompaction()
             if (begun == nil) != busy { return "beginCompaction gave \(begun == nil ? "none" : "one"), busy: \(busy)" }
             if let begun { processes[current]?.compaction = begun }
@@ -161,6 +161,15 @@ extension StoreBench {
         case .compactAbandon:
             processes[current]?.compaction?.abandon()
             processes[current]?.compaction = nil
+        case .imageBegin:
+            let busy = processes.contains { $0?.isCompacting ?? false }
+            let begun = try store.beginIndexImage()
+            if (begun == nil) != busy { return "beginIndexImage gave \(begun == nil ? "none" : "one"), busy: \(busy)" }
+            if let begun { processes[current]?.image = begun }
+        case .imageStep(let bytes): _ = try processes[current]?.image?.step(bytes: bytes)
+        case .imageFinish:
+            _ = try processes[current]?.image?.finish()
+            processes[current]?.image = nil
         case .reopen:
             try closeProcess(current)
             _ = try store
@@ -316,6 +325,8 @@ extension StoreBench {
         guard let process = processes[number] else { return }
         process.compaction?.abandon()
         processes[number]?.compaction = nil
+        process.image?.abandon()
+        processes[number]?.image = nil
         try process.store.close()
         var uses = process.uses
         model.flush(&uses, now: clock.now)

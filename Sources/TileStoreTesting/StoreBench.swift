@@ -31,6 +31,8 @@ package final class StoreBench {
         package var files: SimulatedFileSystem?
         package var uses = StoreModel.Uses()
         package var compaction: Compaction?
+        package var image: IndexImageWriter?
+        var isCompacting: Bool { compaction != nil || image != nil }
         /// From where in the history the store's view may be.
         var viewSince = 0
     }
@@ -81,6 +83,7 @@ package final class StoreBench {
         configuration.durability = setting.durable ? .durable : .relaxed
         configuration.digestCheck = setting.memoryTier ? .first : .always
         configuration.memoryTierBytes = setting.memoryTier ? 1500 : 0
+        configuration.indexImages = setting.images ? .always : .never
         return configuration
     }
 

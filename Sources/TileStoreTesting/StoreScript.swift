@@ -51,6 +51,10 @@ package enum Step: Equatable, Sendable {
     case compactStep(Int)
     case compactFinish
     case compactAbandon
+    case imageBegin
+    /// Copies about so many bytes of the tables.
+    case imageStep(Int)
+    case imageFinish
     case reopen
     /// Closes the store and opens it with limits in its configuration, as ``limit`` has them; -1 for none given.
     case reopenLimited(blocks: Int, entries: Int)
@@ -74,9 +78,12 @@ package struct ScriptSetting: Equatable, Sendable {
     /// Blobs are kept in memory and checked on their first read; then damage is not among the steps.
     package var memoryTier = false
     package var durable = false
-    package init(memoryTier: Bool = false, durable: Bool = false) {
+    /// Index images are written after every compaction, at every close and by steps of their own, and opening reads them.
+    package var images = false
+    package init(memoryTier: Bool = false, durable: Bool = false, images: Bool = false) {
         self.memoryTier = memoryTier
         self.durable = durable
+        self.images = images
     }
 }
 
@@ -233,9 +240,14 @@ extension Step {
             case 63..<65: steps.append(randomLimit(&random))
             case 65..<68: steps.append(.flush)
             case 68: steps.append(.compact)
-            case 69..<72: steps.append(.compactBegin)
-            case 72..<80: steps.append(compacts ? .compactStep(1 + random.below(6)) : .put(put(&random)))
-            case 80..<82: steps.append(.compactFinish)
+            case 69..<72: steps.append(setting.images && random.oneIn(2) ? .imageBegin : .compactBegin)
+            case 72..<80:
+                if setting.images, random.oneIn(2) {
+                    steps.append(.imageStep(1 + random.below(1 << 16)))
+                } else {
+                    steps.append(compacts ? .compactStep(1 + random.below(6)) : .put(put(&random)))
+                }
+            case 80..<82: steps.append(setting.images && random.oneIn(2) ? .imageFinish : .compactFinish)
             case 82: steps.append(random.oneIn(3) ? .compactAbandon : .compactStep(3))
             case 83: steps.append(random.oneIn(3) ? randomLimit(&random, atOpening: true) : .reopen)
             case 84: steps.append(random.oneIn(3) ? .restart : .crash)
@@ -290,7 +302,7 @@ package func source(of script: [Step], setting: ScriptSetting) -> String {
         return "        .\(text),"
     }
     return "replay(\n    [\n\(lines.joined(separator: "\n"))\n    ],\n    setting: ScriptSetting(memoryTier: "
-        + "\(setting.memoryTier), durable: \(setting.durable)))"
+        + "\(setting.memoryTier), durable: \(setting.durable), images: \(setting.images)))"
 }
 
 extension String {

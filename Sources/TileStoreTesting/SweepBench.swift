@@ -16,8 +16,8 @@ import Foundation
 
 extension Step {
     /// A script for sweeps: one store, steps that mostly make one record each.
-    package static func sweepScript(count: Int, using random: inout SplitMix64) -> [Step] {
-        let setting = ScriptSetting()
+    package static func sweepScript(count: Int, images: Bool = false, using random: inout SplitMix64) -> [Step] {
+        let setting = ScriptSetting(images: images)
         var steps: [Step] = [.limit(blocks: 12, entries: 12)]
         while steps.count < count {
             for step in script(count: 20, setting: setting, using: &random) {
@@ -242,6 +242,19 @@ extension StoreBench {
         case .compactAbandon:
             processes[0]?.compaction?.abandon()
             processes[0]?.compaction = nil
+            return nil
+        case .imageBegin:
+            if processes[0]?.image == nil {
+                let begun = try store.beginIndexImage()
+                processes[0]?.image = begun
+            }
+            return nil
+        case .imageStep(let bytes):
+            _ = try processes[0]?.image?.step(bytes: bytes)
+            return nil
+        case .imageFinish:
+            defer { processes[0]?.image = nil }
+            _ = try processes[0]?.image?.finish()
             return nil
         default: return try applyToStore(step)
         }

@@ -9,8 +9,9 @@ struct CrashSweepTests {
         "Killed at any operation, a cache has the state of before or after the step", arguments: 0..<8 as Range<UInt64>)
     func killedAnywhere(seed: UInt64) {
         var random = SplitMix64(seed: seed &+ 9000)
-        let steps = Step.sweepScript(count: 40, using: &random)
-        let setting = ScriptSetting(memoryTier: seed % 4 == 3, durable: seed % 2 == 1)
+        let images = seed % 4 == 2
+        let steps = Step.sweepScript(count: 40, images: images, using: &random)
+        let setting = ScriptSetting(memoryTier: seed % 4 == 3, durable: seed % 2 == 1, images: images)
         for operation in 0..<20_000 {
             for torn in [false, true] {
                 switch sweep(steps, setting: setting, fault: .kill(torn: torn), at: operation) {
@@ -64,10 +65,11 @@ struct CrashSweepTests {
 
     private func powerCut(seed: UInt64, durable: Bool) throws {
         var random = SplitMix64(seed: seed &+ 70_000)
-        let steps = Step.sweepScript(count: 5 + random.below(60), using: &random)
+        let images = seed % 3 == 1
+        let steps = Step.sweepScript(count: 5 + random.below(60), images: images, using: &random)
         let clock = ManualClock()
         let disk = SimulatedDisk(clock: clock, blockSize: 64, recordsChanges: true)
-        let setting = ScriptSetting(durable: durable)
+        let setting = ScriptSetting(durable: durable, images: images)
         let bench = try StoreBench(place: .simulated(disk), clock: clock, setting: setting)
         let text: String = source(of: steps, setting: setting)
         // Half of them lose their power in the middle of a step.

@@ -11,13 +11,18 @@ func errorText(_ number: Int32) -> String {
     return String(cString: text)
 }
 
-/// The real file system: plain system calls on absolute paths below one folder.
+/// The real file system: plain system calls on paths below one folder.
+///
+/// Paths are absolute until ``enter()`` has bound them to the folder that its location leads to.
 package final class DiskFileSystem: FileSystem {
     package let location: String
     package let blockSize: Int
     private let owner: (user: uid_t, group: gid_t)?
     // location + "/", as the bytes of a path; immutable, freed in deinit.
     private nonisolated(unsafe) let prefix: UnsafeMutableBufferPointer<CChar>
+    // A descriptor of the folder, or -1. Set once, while the store is opened and has no second thread; entering anew puts
+    // another folder behind the same number.
+    private nonisolated(unsafe) var folder: Int32 = -1
 
     /// - Parameter location: The cache's folder; made absolute, so that a later change of directory does not matter.
     package init(location: String) {
@@ -44,7 +49,34 @@ package final class DiskFileSystem: FileSystem {
         owner = exists && geteuid() == 0 && info.st_uid != 0 ? (info.st_uid, info.st_gid) : nil
     }
 
-    deinit { prefix.deallocate() }
+    deinit {
+        if folder >= 0 { closeDescriptor(folder) }
+        prefix.deallocate()
+    }
+
+    package func enter() throws(FileError) {
+        #if canImport(Darwin)
+        let found = Darwin.open(location, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        #elseif canImport(Musl)
+        let found = Musl.open(location, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        #else
+        let found = Glibc.open(location, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        #endif
+        guard found >= 0 else {
+            // Without the right to list it, or without the folder, paths go on leading where they led.
+            if errno == EACCES || errno == ENOENT || errno == ENOTDIR { return }
+            throw failure("open folder", "")
+        }
+        guard folder >= 0 else {
+            folder = found
+            return
+        }
+        // Other threads may be using the number: what is behind it changes in one step.
+        defer { closeDescriptor(found) }
+        guard dup2(found, folder) >= 0, fcntl(folder, F_SETFD, FD_CLOEXEC) >= 0 else {
+            throw failure("open folder", "")
+        }
+    }
 
     /// Makes the folders above the cache's own.
     func makeParents() throws(FileError) {
@@ -63,18 +95,33 @@ package final class DiskFileSystem: FileSystem {
     /// The absolute path, for messages.
     private func full(_ path: String) -> String { path.isEmpty ? location : "\(location)/\(path)" }
 
-    /// Calls the body with the absolute path, put together on the stack.
+    /// Calls the body with a folder's descriptor and a path from there, put together on the stack.
     @inline(__always)
-    private func withFull<R>(_ path: String, _ body: (UnsafePointer<CChar>) -> R) -> R {
+    private func with<R>(_ path: String, _ body: (Int32, UnsafePointer<CChar>) -> R) -> R {
+        // The folder itself is always looked up anew.
+        let start = folder >= 0 && !path.isEmpty ? 0 : prefix.count
         var path = path
         return path.withUTF8 { utf8 in
-            withUnsafeTemporaryAllocation(of: CChar.self, capacity: prefix.count + utf8.count + 1) { joined in
+            withUnsafeTemporaryAllocation(of: CChar.self, capacity: start + utf8.count + 1) { joined in
                 let base = joined.baseAddress.unsafelyUnwrapped
-                memcpy(base, prefix.baseAddress.unsafelyUnwrapped, prefix.count)
-                if let start = utf8.baseAddress { memcpy(base + prefix.count, start, utf8.count) }
-                base[prefix.count + utf8.count] = 0
-                return body(base)
+                if start > 0 { memcpy(base, prefix.baseAddress.unsafelyUnwrapped, start) }
+                if let bytes = utf8.baseAddress { memcpy(base + start, bytes, utf8.count) }
+                base[start + utf8.count] = 0
+                return body(start > 0 ? AT_FDCWD : folder, base)
             }
+        }
+    }
+
+    /// The same for a path that is a C string already.
+    @inline(__always)
+    private func with<R>(_ path: UnsafePointer<CChar>, _ body: (Int32, UnsafePointer<CChar>) -> R) -> R {
+        if folder >= 0 { return body(folder, path) }
+        let length = strlen(path) + 1
+        return withUnsafeTemporaryAllocation(of: CChar.self, capacity: prefix.count + length) { joined in
+            let base = joined.baseAddress.unsafelyUnwrapped
+            memcpy(base, prefix.baseAddress.unsafelyUnwrapped, prefix.count)
+            memcpy(base + prefix.count, path, length)
+            return body(AT_FDCWD, base)
         }
     }
 
@@ -96,13 +143,7 @@ package final class DiskFileSystem: FileSystem {
             case .createNew: O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_NOFOLLOW
             }
         while true {
-            #if canImport(Darwin)
-            let descriptor = withFull(path) { Darwin.open($0, flags | O_CLOEXEC, 0o644) }
-            #elseif canImport(Musl)
-            let descriptor = withFull(path) { Musl.open($0, flags | O_CLOEXEC, 0o644) }
-            #else
-            let descriptor = withFull(path) { Glibc.open($0, flags | O_CLOEXEC, 0o644) }
-            #endif
+            let descriptor = with(path) { openat($0, $1, flags | O_CLOEXEC, 0o644) }
             if descriptor >= 0 {
                 if owner != nil, flags & O_CREAT != 0 { adopt(descriptor) }
                 return OpenFile(number: descriptor)
@@ -186,7 +227,7 @@ package final class DiskFileSystem: FileSystem {
 
     package func status(at path: String) throws(FileError) -> FileStatus? {
         var info = stat()
-        guard withFull(path, { lstat($0, &info) }) == 0 else {
+        guard with(path, { fstatat($0, $1, &info, AT_SYMLINK_NOFOLLOW) }) == 0 else {
             if errno == ENOENT || errno == ENOTDIR { return nil }
             throw failure("status", path)
         }
@@ -205,20 +246,10 @@ package final class DiskFileSystem: FileSystem {
     private func readFile(
         _ path: UnsafePointer<CChar>, into buffer: UnsafeMutableRawBufferPointer, onlyCached: Bool
     ) throws(FileError) -> Int? {
-        // The path is put together on the stack: this runs once for every tile that is served from disk.
-        let length = strlen(path) + 1
-        let descriptor = withUnsafeTemporaryAllocation(of: CChar.self, capacity: prefix.count + length) { joined in
-            let base = joined.baseAddress.unsafelyUnwrapped
-            memcpy(base, prefix.baseAddress.unsafelyUnwrapped, prefix.count)
-            memcpy(base + prefix.count, path, length)
+        // This runs once for every tile that is served from disk.
+        let descriptor = with(path) { folder, path in
             while true {
-                #if canImport(Darwin)
-                let result = Darwin.open(base, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
-                #elseif canImport(Musl)
-                let result = Musl.open(base, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
-                #else
-                let result = Glibc.open(base, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
-                #endif
+                let result = openat(folder, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
                 if result >= 0 || errno != EINTR { return result }
             }
         }
@@ -254,14 +285,8 @@ package final class DiskFileSystem: FileSystem {
     }
 
     package func createFile(_ path: String, _ bytes: UnsafeRawBufferPointer, sync: Bool) throws(FileError) {
-        let descriptor: Int32
-        #if canImport(Darwin)
-        descriptor = withFull(path) { Darwin.open($0, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o444) }
-        #elseif canImport(Musl)
-        descriptor = withFull(path) { Musl.open($0, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o444) }
-        #else
-        descriptor = withFull(path) { Glibc.open($0, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o444) }
-        #endif
+        let flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW
+        let descriptor = with(path) { openat($0, $1, flags, 0o444) }
         guard descriptor >= 0 else { throw failure("create", path) }
         adopt(descriptor)
         let file = OpenFile(number: descriptor)
@@ -271,38 +296,28 @@ package final class DiskFileSystem: FileSystem {
             closeDescriptor(descriptor)
         } catch {
             closeDescriptor(descriptor)
-            _ = remove(full(path))
+            _ = with(path) { unlinkat($0, $1, 0) }
             throw FileError(error.operation, full(path), error.number)
         }
     }
 
     package func rename(_ from: String, to: String) throws(FileError) {
-        #if canImport(Darwin)
-        let result = withFull(from) { from in withFull(to) { Darwin.rename(from, $0) } }
-        #elseif canImport(Musl)
-        let result = withFull(from) { from in withFull(to) { Musl.rename(from, $0) } }
-        #else
-        let result = withFull(from) { from in withFull(to) { Glibc.rename(from, $0) } }
-        #endif
+        let result = with(from) { folder, from in with(to) { renameat(folder, from, $0, $1) } }
         if result != 0 { throw failure("rename to", to) }
     }
 
     package func unlink(_ path: String) throws(FileError) -> Bool {
-        #if canImport(Darwin)
-        let result = withFull(path) { Darwin.unlink($0) }
-        #elseif canImport(Musl)
-        let result = withFull(path) { Musl.unlink($0) }
-        #else
-        let result = withFull(path) { Glibc.unlink($0) }
-        #endif
+        let result = with(path) { unlinkat($0, $1, 0) }
         if result == 0 { return true }
         if errno == ENOENT { return false }
         throw failure("unlink", path)
     }
 
     package func makeFolder(_ path: String) throws(FileError) -> Bool {
-        if withFull(path, { mkdir($0, 0o755) }) == 0 {
-            if let owner { _ = lchown(full(path), owner.user, owner.group) }
+        if with(path, { mkdirat($0, $1, 0o755) }) == 0 {
+            if let owner {
+                _ = with(path) { fchownat($0, $1, owner.user, owner.group, AT_SYMLINK_NOFOLLOW) }
+            }
             return true
         }
         if errno == EEXIST { return false }
@@ -310,15 +325,21 @@ package final class DiskFileSystem: FileSystem {
     }
 
     package func removeFolder(_ path: String) throws(FileError) -> Bool {
-        if rmdir(full(path)) == 0 { return true }
+        if with(path, { unlinkat($0, $1, AT_REMOVEDIR) }) == 0 { return true }
         if errno == ENOENT { return false }
         throw failure("remove folder", path)
     }
 
     package func list(_ path: String) throws(FileError) -> [String]? {
-        guard let folder = opendir(full(path)) else {
+        let descriptor = openFolder(path)
+        guard descriptor >= 0 else {
             if errno == ENOENT { return nil }
             throw failure("list", path)
+        }
+        guard let folder = fdopendir(descriptor) else {
+            let number = errno
+            closeDescriptor(descriptor)
+            throw FileError("list", full(path), number)
         }
         defer { closedir(folder) }
         var names: [String] = []
@@ -335,14 +356,12 @@ package final class DiskFileSystem: FileSystem {
         }
     }
 
+    private func openFolder(_ path: String) -> Int32 {
+        with(path.isEmpty && folder >= 0 ? "." : path) { openat($0, $1, O_RDONLY | O_CLOEXEC | O_DIRECTORY) }
+    }
+
     package func syncFolder(_ path: String) throws(FileError) {
-        #if canImport(Darwin)
-        let descriptor = Darwin.open(full(path), O_RDONLY | O_CLOEXEC)
-        #elseif canImport(Musl)
-        let descriptor = Musl.open(full(path), O_RDONLY | O_CLOEXEC | O_DIRECTORY)
-        #else
-        let descriptor = Glibc.open(full(path), O_RDONLY | O_CLOEXEC | O_DIRECTORY)
-        #endif
+        let descriptor = openFolder(path)
         guard descriptor >= 0 else { throw failure("open folder", path) }
         defer { closeDescriptor(descriptor) }
         if fsync(descriptor) != 0 { throw failure("sync folder", path) }
@@ -391,10 +410,13 @@ extension FileStatus {
             default: .other
             }
         #if canImport(Darwin)
-        let modified = info.st_mtimespec.tv_sec
+        let modified = info.st_mtimespec
         #else
-        let modified = info.st_mtim.tv_sec
+        let modified = info.st_mtim
         #endif
-        self.init(kind: kind, size: Int64(info.st_size), modified: Int64(modified), links: Int(info.st_nlink))
+        self.init(
+            kind: kind, size: Int64(info.st_size), modified: Int64(modified.tv_sec), links: Int(info.st_nlink),
+            modifiedNanoseconds: Int(modified.tv_nsec),
+            isOurs: (info.st_uid == geteuid() || info.st_uid == 0) && info.st_mode & (S_IWGRP | S_IWOTH) == 0)
     }
 }

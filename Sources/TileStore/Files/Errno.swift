@@ -17,6 +17,7 @@ enum Errno {
     static let noSpace = ENOSPC
     static let quota = EDQUOT
     static let notFolder = ENOTDIR
+    static let noMemory = ENOMEM
 }
 
 extension FileError {

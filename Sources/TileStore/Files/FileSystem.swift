@@ -29,7 +29,15 @@ package struct FileStatus: Sendable, Equatable {
     /// Seconds since 1970.
     package var modified: Int64
     package var links: Int
-    package init(kind: FileKind, size: Int64, modified: Int64, links: Int) {
+    /// What ``modified`` leaves out, where the file system keeps it.
+    package var modifiedNanoseconds: Int
+    /// Whether nobody but this process's user and root can have written it.
+    package var isOurs: Bool
+    package init(
+        kind: FileKind, size: Int64, modified: Int64, links: Int, modifiedNanoseconds: Int = 0, isOurs: Bool = true
+    ) {
+        self.modifiedNanoseconds = modifiedNanoseconds
+        self.isOurs = isOurs
         self.kind = kind
         self.size = size
         self.modified = modified
@@ -58,6 +66,10 @@ package protocol FileSystem: AnyObject, Sendable {
     var location: String { get }
     /// The unit in which the disk gives out space, in bytes (4096 where it cannot be told).
     var blockSize: Int { get }
+
+    /// Binds paths to the folder that the location leads to now, so that they stay in it whatever is renamed above it,
+    /// and are shorter to look up. Where there is none, nothing changes.
+    func enter() throws(FileError)
 
     func open(_ path: String, _ mode: OpenMode) throws(FileError) -> OpenFile
     func close(_ file: OpenFile)
@@ -122,6 +134,8 @@ extension FileSystem {
     package func readCachedFile(
         _ path: UnsafePointer<CChar>, into buffer: UnsafeMutableRawBufferPointer
     ) throws(FileError) -> Int? { try readFile(path, into: buffer) }
+
+    package func enter() throws(FileError) {}
 
     package func length(of file: OpenFile) throws(FileError) -> Int64 { try status(of: file).size }
 

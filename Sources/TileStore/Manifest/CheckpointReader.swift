@@ -228,7 +228,7 @@ final class CheckpointChunk {
     }
 }
 
-private func processorCount() -> Int {
+func processorCount() -> Int {
     #if canImport(Darwin)
     return Int(sysconf(_SC_NPROCESSORS_ONLN))
     #else

@@ -12,6 +12,7 @@ package final class Compaction {
     private var file: OpenFile?
     private var lines = LineBuffer(capacity: 1 << 16)
     private var bytes = 0
+    private var unsynced = 0
     private var records = 0
     private var entries = 0
     private var definedSets: Set<UInt32> = []
@@ -131,7 +132,15 @@ package final class Compaction {
             throw StoreError(error, in: store.files.location)
         }
         bytes += lines.count
+        unsynced += lines.count
         lines.removeAll()
+        // In portions: other processes' appends would have to wait for the whole of it at the end.
+        if unsynced > 4 << 20 {
+            do throws(FileError) { try store.files.sync(file) } catch {
+                throw StoreError(error, in: store.files.location)
+            }
+            unsynced = 0
+        }
     }
 
     /// Puts the checkpoint in its place and removes what it replaces.
@@ -140,6 +149,7 @@ package final class Compaction {
     package func finish() throws -> CompactionReport? {
         guard !isOver else { return nil }
         while try step(entries: 256) {
+            if store.isStopping { return nil }
             // Writers need all of the tables' locks: give them a chance.
             store.environment.pause(30_000)
         }
@@ -167,11 +177,15 @@ package final class Compaction {
             }
             guard installed else { return nil }
             try files.syncFolder("manifest")
+            // A large file takes the file system long to free: its name goes under the lock, the rest with its last handle.
+            var replaced: [OpenFile] = []
+            defer { for file in replaced { files.close(file) } }
             try store.hold { ledger in
-                try removeOlder(files)
+                try removeOlder(files, &replaced)
                 ledger.checkpointGeneration = generation
                 ledger.checkpointBytes = Int64(bytes)
                 ledger.chainBytes = 0
+                ledger.imagePosition = nil
             }
         } catch let error as FileError {
             throw StoreError(error, in: files.location)
@@ -179,10 +193,13 @@ package final class Compaction {
         return CompactionReport(entries: entries, checkpointBytes: bytes)
     }
 
-    private func removeOlder(_ files: any FileSystem) throws(FileError) {
+    private func removeOlder(_ files: any FileSystem, _ replaced: inout [OpenFile]) throws(FileError) {
         for name in try files.list("manifest") ?? [] {
             for (prefix, suffix) in [("journal-", ".jsonl"), ("checkpoint-", ".json"), ("index-", ".bin")] {
                 if let n = Ledger.generation(of: name, prefix, suffix), n < generation {
+                    do throws(FileError) { replaced.append(try files.open("manifest/" + name, .read)) } catch {
+                        // Without a handle it takes longer, and that is all.
+                    }
                     try files.unlink("manifest/" + name)
                 }
             }
@@ -222,7 +239,11 @@ extension TileStore {
                 if attempt < 3, maintenance != nil { continue }
                 throw StoreError(.busy, "another process is compacting \(files.location); it does the same work")
             }
-            if let report = try compaction.finish() { return report }
+            if let report = try compaction.finish() {
+                // It spares the next opening some time, and nothing depends on it.
+                _ = try? writeImageIfDue()
+                return report
+            }
         }
         throw StoreError(.busy, "the manifest of \(files.location) changed too fast to be compacted; try again")
     }
@@ -236,7 +257,6 @@ extension TileStore {
         }
     }
 
-    func compactInBackground() throws -> CompactionReport? { try beginCompaction()?.finish() }
 
     /// Due when the journals are larger than half the checkpoint, and than 8 MiB, which are read in 20 ms.
     func isCompactionDue(_ ledger: Ledger) -> Bool {

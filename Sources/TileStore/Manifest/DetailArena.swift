@@ -13,23 +13,42 @@ struct EntryDetails {
 struct DetailArena: ~Copyable {
     // A block: a byte of flags, two of the tag's length, the tag, filled up to whole words; then a word for each time that
     // is there, in the order of their flags. The two lowest bits of the flags are the tag's form.
-    private static var segmentWords: Int { 1 << 14 }
+    static var segmentWords: Int { 1 << 14 }
+    // Segments that lie together in a piece of large memory: 8 MiB. The first ones are by themselves.
+    private static var perPiece: Int { 128 }
+    private static var pieceBytes: Int { perPiece * segmentWords * 4 }
+    /// How many sizes of blocks there are.
+    static var sizes: Int { 136 }
+    /// Words that are marked, and copied again, together.
+    static var group: Int { 16 }
     private static var hasModified: UInt8 { 4 }
     private static var hasDate: UInt8 { 8 }
     private static var hasAge: UInt8 { 16 }
 
     private var segments: UnsafeMutablePointer<UnsafeMutablePointer<UInt32>>
-    private var segmentCount = 0
+    private(set) var segmentCount = 0
     private var segmentLimit = 16
-    private var used = 0
+    private(set) var used = 0
     // The first free block of each size; the longest has a tag of 512 bytes and three times.
-    private var free = [UInt32](repeating: 0, count: 136)
+    private(set) var free = [UInt32](repeating: 0, count: Self.sizes)
+    private var marks: ChangeMarks?
 
     init() { segments = .allocate(capacity: segmentLimit) }
 
     deinit {
-        for i in 0..<segmentCount { segments[i].deallocate() }
+        for i in 0..<min(segmentCount, Self.perPiece) { segments[i].deallocate() }
+        for i in stride(from: Self.perPiece, to: segmentCount, by: Self.perPiece) {
+            LargeMemory.free(segments[i], Self.pieceBytes)
+        }
         segments.deallocate()
+        marks?.release()
+    }
+
+    /// Marks words that are about to be changed.
+    @inline(__always)
+    private func mark(_ reference: UInt32, _ words: Int) {
+        guard let marks else { return }
+        for part in Int(reference) / Self.group...(Int(reference) + words - 1) / Self.group { marks.mark(part) }
     }
 
     @inline(__always)
@@ -67,7 +86,9 @@ struct DetailArena: ~Copyable {
         let length = details.tag.bytes.count
         let isHex = details.tag.form == .hex || details.tag.form == .weakHex
         let words = (3 &+ (isHex ? (length &+ 1) >> 1 : length) &+ 3) >> 2
-        let reference = allocate(words &+ (flags >> 2).nonzeroBitCount)
+        let allWords = words &+ (flags >> 2).nonzeroBitCount
+        let reference = allocate(allWords)
+        mark(reference, allWords)
         let block = address(reference)
         block.pointee = UInt32(littleEndian: UInt32(flags) | UInt32(truncatingIfNeeded: length) << 8)
         let out = UnsafeMutableRawPointer(block) + 3
@@ -110,7 +131,20 @@ struct DetailArena: ~Copyable {
             segments = more
             segmentLimit *= 2
         }
-        (segments + segmentCount).initialize(to: .allocate(capacity: Self.segmentWords))
+        // It is written to disk as it is: nothing of what was in this memory before may be.
+        let segment: UnsafeMutablePointer<UInt32>
+        if segmentCount >= Self.perPiece, segmentCount % Self.perPiece != 0 {
+            segment = segments[segmentCount - 1] + Self.segmentWords
+        } else if segmentCount >= Self.perPiece {
+            guard let piece = LargeMemory.allocate(Self.pieceBytes) else {
+                preconditionFailure("the process has no memory left for its tables")
+            }
+            segment = piece.bindMemory(to: UInt32.self, capacity: Self.perPiece * Self.segmentWords)
+        } else {
+            segment = .allocate(capacity: Self.segmentWords)
+            segment.initialize(repeating: 0, count: Self.segmentWords)
+        }
+        (segments + segmentCount).initialize(to: segment)
         segmentCount += 1
         // Reference 0 means "none", so the very first word is not given out.
         used = segmentCount == 1 ? 1 : 0
@@ -121,6 +155,7 @@ struct DetailArena: ~Copyable {
         guard reference != 0 else { return }
         let block = address(reference)
         let words = Header(block).allWords
+        mark(reference, 1)
         block.pointee = free[words]
         free[words] = reference
     }
@@ -173,5 +208,55 @@ struct DetailArena: ~Copyable {
             }
             return .digits(digits)
         }
+    }
+}
+
+// Copying the details while they are in use.
+extension DetailArena {
+    mutating func beginMarking() -> Bool {
+        endMarking()
+        marks = ChangeMarks(limit: 1 << 32 / Self.group)
+        return marks != nil
+    }
+
+    mutating func endMarking() {
+        marks?.release()
+        marks = nil
+    }
+
+    /// A segment's words; from now on what changes in them is marked.
+    func copy(segment i: Int, _ body: (UnsafeRawBufferPointer) -> Void) {
+        let first = i * Self.segmentWords / Self.group
+        marks?.clear(first..<(first + Self.segmentWords / Self.group))
+        body(UnsafeRawBufferPointer(UnsafeBufferPointer(start: segments[i], count: Self.segmentWords)))
+    }
+
+    /// The groups of words that changed since they were copied, as ``ChangeMarks/take(from:upTo:most:_:)`` gives them.
+    func takeChanges(from place: inout Int, most: Int, _ body: (Int, UnsafeRawBufferPointer) -> Void) -> Bool {
+        guard let marks else { return false }
+        let limit = segmentCount * Self.segmentWords / Self.group
+        return marks.take(from: &place, upTo: limit, most: most) { part in
+            if let group = group(part) { body(part, UnsafeRawBufferPointer(group)) }
+        }
+    }
+
+    /// A group of words by its number; `nil` if there is none.
+    func group(_ part: Int) -> UnsafeMutableRawBufferPointer? {
+        let word = part * Self.group
+        guard word / Self.segmentWords < segmentCount else { return nil }
+        return UnsafeMutableRawBufferPointer(
+            UnsafeMutableBufferPointer(
+                start: segments[word / Self.segmentWords] + word % Self.segmentWords, count: Self.group))
+    }
+
+    /// Makes room for segments, whose words the caller is to read into ``memory(ofSegment:)``.
+    mutating func restore(segments count: Int, used: Int, free: [UInt32]) {
+        while segmentCount < count { addSegment() }
+        self.used = used
+        self.free = free
+    }
+
+    func memory(ofSegment i: Int) -> UnsafeMutableRawBufferPointer {
+        UnsafeMutableRawBufferPointer(UnsafeMutableBufferPointer(start: segments[i], count: Self.segmentWords))
     }
 }

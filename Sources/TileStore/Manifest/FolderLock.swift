@@ -15,6 +15,8 @@ struct FolderLock {
         files = environment.files
     }
 
+    var isOpen: Bool { file != nil }
+
     mutating func open(readOnly: Bool) throws(FileError) {
         guard file == nil else { return }
         file = try files.open("lock", readOnly ? .read : .appendCreating)

@@ -5,7 +5,7 @@ extension Ledger {
     /// - Parameter underLock: Whether the caller holds the lock. Without it nothing is created; `nil` means that only a
     ///   holder of the lock can tell what is the case.
     func load(underLock: Bool) throws -> Tables? {
-        for _ in 0..<8 {
+        for attempt in 0..<8 {
             guard let newest = try files.newestCheckpoint() else {
                 // An empty listing proves nothing without the lock.
                 guard underLock else { return nil }
@@ -14,6 +14,8 @@ extension Ledger {
             }
             guard let checkpoint = try openIfThere(Self.checkpointPath(newest)) else { continue }
             defer { files.close(checkpoint) }
+            // A second look goes by the manifest alone.
+            if attempt == 0, let tables = try loadImage(newest, checkpoint, underLock: underLock) { return tables }
             var next = try openIfThere(Self.journalPath(newest), forAppending: true)
             if next == nil, underLock {
                 try createJournal(newest, after: 0, previous: nil)

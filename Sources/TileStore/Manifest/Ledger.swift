@@ -6,6 +6,7 @@ final class Ledger {
     let environment: StoreEnvironment
     let files: any FileSystem
     let durable: Bool
+    let usesImages: Bool
     var readOnly = false
     var isClosed = false
 
@@ -19,6 +20,8 @@ final class Ledger {
     var checkpointGeneration: UInt64 = 0
     var checkpointBytes: Int64 = 0
     var chainBytes: Int64 = 0
+    /// How far the newest image known is: the journal, and the offset in it.
+    @exclusivity(unchecked) var imagePosition: (journal: UInt64, offset: Int64)?
     /// Lines that could not be read, in the files that were loaded.
     @exclusivity(unchecked) var damagedLines = 0
     /// Whether an unlocked reader met a line that only a holder of the lock may judge.
@@ -48,10 +51,11 @@ final class Ledger {
     let reader = LineReader()
     let hashSeed: UInt64
 
-    init(environment: StoreEnvironment, durable: Bool) {
+    init(environment: StoreEnvironment, durable: Bool, usesImages: Bool) {
         self.environment = environment
         files = environment.files
         self.durable = durable
+        self.usesImages = usesImages
         lock = FolderLock(environment)
         hashSeed = environment.random()
     }
@@ -80,7 +84,12 @@ final class Ledger {
 
     // MARK: The lock
 
-    func openLock() throws(FileError) { try lock.open(readOnly: readOnly) }
+    /// Opens the lock's file, if it is not open, in the folder that the location leads to now.
+    func openLock() throws(FileError) {
+        guard !lock.isOpen else { return }
+        try files.enter()
+        try lock.open(readOnly: readOnly)
+    }
 
     /// Takes the cache's lock, waiting a bounded time.
     ///
@@ -94,6 +103,7 @@ final class Ledger {
             if appendsOnly, lock.wasConfirmedLately { return }
             if try confirmFolder() { return }
             lock.close()
+            try files.enter()
             guard try folderIsNew || files.status(at: "tilecache.json") != nil else {
                 throw StoreError(
                     .noSuchCache,

@@ -141,6 +141,11 @@ struct RecencyList<Record: RecencyListed> {
     private(set) var first = noSlot
     private(set) var last = noSlot
 
+    init() {}
+
+    /// A list whose records are linked already.
+    init(first: UInt32, last: UInt32) { (self.first, self.last) = (first, last) }
+
     func contains(_ slot: UInt32, in table: borrowing Segments<Record>) -> Bool {
         table[slot].pointee.flags & Record.listed != 0
     }
@@ -155,21 +160,23 @@ struct RecencyList<Record: RecencyListed> {
 
     private mutating func link(_ slot: UInt32, behind: UInt32, in table: borrowing Segments<Record>) {
         let ahead = behind == noSlot ? first : table[behind].pointee.after
-        table[slot].pointee.before = behind
-        table[slot].pointee.after = ahead
-        table[slot].pointee.flags |= Record.listed
-        if behind == noSlot { first = slot } else { table[behind].pointee.after = slot }
-        if ahead == noSlot { last = slot } else { table[ahead].pointee.before = slot }
+        let record = table.change(slot)
+        record.pointee.before = behind
+        record.pointee.after = ahead
+        record.pointee.flags |= Record.listed
+        if behind == noSlot { first = slot } else { table.change(behind).pointee.after = slot }
+        if ahead == noSlot { last = slot } else { table.change(ahead).pointee.before = slot }
     }
 
     mutating func remove(_ slot: UInt32, in table: borrowing Segments<Record>) {
         guard contains(slot, in: table) else { return }
         let (before, after) = (table[slot].pointee.before, table[slot].pointee.after)
-        if before == noSlot { first = after } else { table[before].pointee.after = after }
-        if after == noSlot { last = before } else { table[after].pointee.before = before }
-        table[slot].pointee.flags &= ~Record.listed
-        table[slot].pointee.before = noSlot
-        table[slot].pointee.after = noSlot
+        if before == noSlot { first = after } else { table.change(before).pointee.after = after }
+        if after == noSlot { last = before } else { table.change(after).pointee.before = before }
+        let record = table.change(slot)
+        record.pointee.flags &= ~Record.listed
+        record.pointee.before = noSlot
+        record.pointee.after = noSlot
     }
 
     /// Puts many records in, in one pass over the list.

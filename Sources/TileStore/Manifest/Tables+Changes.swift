@@ -41,7 +41,7 @@ extension Tables {
             blobSlot = slot
         }
         guard let slot = oldSlot ?? addEntry(key) else { return false }
-        let record = entries[slot]
+        let record = entries.change(slot)
         let sameBlob = oldSlot != nil && record.pointee.blob == blobSlot
         if oldSlot != nil {
             if !sameBlob { unlinkFromBlob(slot) }
@@ -50,7 +50,7 @@ extension Tables {
         }
         record.pointee.details = details.insert(new.details)
         record.pointee.set = new.set
-        sets[Int(new.set)]?.uses += 1
+        countSet(new.set, by: 1)
         record.pointee.storedAt = new.storedAt
         record.pointee.expires = new.expires
         record.pointee.lastUsed = new.lastUsed
@@ -73,7 +73,7 @@ extension Tables {
     /// Gives an entry, and through it its blob, a place in the order of use.
     func use(_ slot: UInt32, _ recency: UInt64, at time: UInt32) {
         nextSequence = max(nextSequence, recency &+ 1)
-        let record = entries[slot]
+        let record = entries.change(slot)
         record.pointee.lastUsed = time
         if record.pointee.recency != recency {
             record.pointee.recency = recency
@@ -94,9 +94,9 @@ extension Tables {
     }
 
     func raiseBlob(_ slot: UInt32, to recency: UInt64) {
-        let blob = blobs[slot]
         nextSequence = max(nextSequence, recency &+ 1)
-        guard blob.pointee.recency < recency else { return }
+        guard blobs[slot].pointee.recency < recency else { return }
+        let blob = blobs.change(slot)
         blob.pointee.recency = recency
         if !loading, blob.pointee.pins == 0 {
             blobOrder.remove(slot, in: blobs)
@@ -118,7 +118,7 @@ extension Tables {
     /// Drops a blob with all its entries: they miss at once and are taken out later, in slices.
     func drop(_ digest: BlobDigest) {
         guard let slot = find(digest) else { return }
-        let blob = blobs[slot]
+        let blob = blobs.change(slot)
         blobIndex.remove(slot, Self.hash(digest)) { Self.hash(blobs[$0].pointee.digest) }
         settle(blobBytes: -Int(blob.pointee.size), pinned: blob.pointee.pins > 0)
         blobOrder.remove(slot, in: blobs)
@@ -151,7 +151,7 @@ extension Tables {
     /// Takes out one entry of a dropped blob; its accounts were settled when the blob was dropped.
     func sweepEntry(_ slot: UInt32, keepsName: Bool = false) {
         detachSibling(slot)
-        entries[slot].pointee.blob = noSlot
+        entries.change(slot).pointee.blob = noSlot
         // Already off the accounts: put it back before the ordinary way takes it off.
         entryCount += 1
         if !entries[slot].pointee.isPinned { unpinnedEntries += 1 }
@@ -169,7 +169,7 @@ extension Tables {
         return nil
     }
 
-    func expire(_ slot: UInt32, at time: UInt32) { entries[slot].pointee.expires = time }
+    func expire(_ slot: UInt32, at time: UInt32) { entries.change(slot).pointee.expires = time }
 }
 
 extension [(recency: UInt64, slot: UInt32)] {

@@ -6,7 +6,7 @@ extension Tables {
     }
 
     func pin(_ blobSlot: UInt32) {
-        let blob = blobs[blobSlot]
+        let blob = blobs.change(blobSlot)
         blob.pointee.pins += 1
         guard blob.pointee.pins == 1 else { return }
         blobOrder.remove(blobSlot, in: blobs)
@@ -16,7 +16,7 @@ extension Tables {
 
     /// - Parameter list: Whether it goes back into the order of use at once.
     func unpin(_ blobSlot: UInt32, list: Bool) {
-        let blob = blobs[blobSlot]
+        let blob = blobs.change(blobSlot)
         blob.pointee.pins -= 1
         guard blob.pointee.pins == 0 else { return }
         allocatedPinned -= allocated(blob.pointee.size)
@@ -49,12 +49,12 @@ extension Tables {
             let pinned = isPinned(record.pointee.key)
             guard pinned != record.pointee.isPinned else { continue }
             if pinned {
-                record.pointee.flags |= EntryRecord.pinned
+                entries.change(slot).pointee.flags |= EntryRecord.pinned
                 entryOrder.remove(slot, in: entries)
                 unpinnedEntries -= 1
                 if blobSlot != noSlot { pin(blobSlot) }
             } else {
-                record.pointee.flags &= ~EntryRecord.pinned
+                entries.change(slot).pointee.flags &= ~EntryRecord.pinned
                 unpinnedEntries += 1
                 unpinnedSlots.append(slot)
                 if blobSlot != noSlot {

@@ -9,6 +9,13 @@ extension Tables {
         return slot
     }
 
+    /// Counts an entry that has a set, or no longer has it.
+    @inline(__always)
+    func countSet(_ slot: UInt32, by change: Int) {
+        sets[Int(slot)]?.uses += change
+        if marksSets { changedSets.insert(slot) }
+    }
+
     func define(_ number: UInt32, _ fields: ResponseFields, current: Bool) {
         let definedIn = current ? generation + 1 : 0
         lastSet = (0, 0)
@@ -16,11 +23,13 @@ extension Tables {
             let old = sets[Int(slot)]
             let latest = old?.fields == fields ? max(old?.definedIn ?? 0, definedIn) : definedIn
             sets[Int(slot)] = SharedSet(number: number, fields: fields, uses: old?.uses ?? 0, definedIn: latest)
+            if marksSets { changedSets.insert(slot) }
         } else {
             let slot = freeSets.popLast() ?? UInt32(sets.count)
             if Int(slot) == sets.count { sets.append(nil) }
             sets[Int(slot)] = SharedSet(number: number, fields: fields, uses: 0, definedIn: definedIn)
             setSlots[number] = slot
+            if marksSets { changedSets.insert(slot) }
         }
         setNumbers[fields] = number
         nextSet = max(nextSet, number &+ 1)
@@ -43,6 +52,7 @@ extension Tables {
             setSlots[set.number] = nil
             if setNumbers[set.fields] == set.number { setNumbers[set.fields] = nil }
             sets[slot] = nil
+            if marksSets { changedSets.insert(UInt32(slot)) }
             freeSets.append(UInt32(slot))
         }
     }

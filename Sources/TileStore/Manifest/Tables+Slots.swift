@@ -11,7 +11,7 @@ extension Tables {
         var record = EntryRecord(key)
         record.flags = EntryRecord.live
         if isPinned(key) { record.flags |= EntryRecord.pinned }
-        entries[slot].initialize(to: record)
+        entries.change(slot).initialize(to: record)
         entryIndex.insert(slot, hash(key)) { hash(entries[$0].pointee.key) }
         entryCount += 1
         if !record.isPinned { unpinnedEntries += 1 }
@@ -30,12 +30,14 @@ extension Tables {
         }
         entryCount -= 1
         if !record.isPinned { unpinnedEntries -= 1 }
-        entries[slot].pointee.flags = 0
-        entries[slot].pointee.sibling = freeEntry
+        let freed = entries.change(slot)
+        freed.pointee.flags = 0
+        freed.pointee.sibling = freeEntry
         freeEntry = slot
     }
 
-    func releaseSet(_ slot: UInt32) { sets[Int(slot)]?.uses -= 1 }
+    @inline(__always)
+    func releaseSet(_ slot: UInt32) { countSet(slot, by: -1) }
 
     func addBlob(_ digest: BlobDigest, _ size: UInt32) -> UInt32? {
         var slot = freeBlob
@@ -45,7 +47,7 @@ extension Tables {
             guard let fresh = blobs.append() else { return nil }
             slot = fresh
         }
-        blobs[slot].initialize(to: BlobRecord(digest: digest, size: size))
+        blobs.change(slot).initialize(to: BlobRecord(digest: digest, size: size))
         blobIndex.insert(slot, Self.hash(digest)) { Self.hash(blobs[$0].pointee.digest) }
         blobCount += 1
         settle(blobBytes: Int(size), pinned: false)
@@ -54,21 +56,22 @@ extension Tables {
     }
 
     func freeBlobSlot(_ slot: UInt32) {
-        blobs[slot].pointee.flags = 0
-        blobs[slot].pointee.after = freeBlob
+        let freed = blobs.change(slot)
+        freed.pointee.flags = 0
+        freed.pointee.after = freeBlob
         freeBlob = slot
     }
 
     func linkToBlob(_ slot: UInt32, _ blobSlot: UInt32) {
-        let record = entries[slot]
+        let record = entries.change(slot)
         record.pointee.blob = blobSlot
         record.pointee.siblingBefore = noSlot
         record.pointee.sibling = noSlot
         guard blobSlot != noSlot else { return }
-        let blob = blobs[blobSlot]
+        let blob = blobs.change(blobSlot)
         let next = blob.pointee.firstEntry
         record.pointee.sibling = next
-        if next != noSlot { entries[next].pointee.siblingBefore = slot }
+        if next != noSlot { entries.change(next).pointee.siblingBefore = slot }
         blob.pointee.firstEntry = slot
         blob.pointee.references += 1
         logicalBytes += Int(blob.pointee.size)
@@ -79,9 +82,9 @@ extension Tables {
     func unlinkFromBlob(_ slot: UInt32) {
         let blobSlot = entries[slot].pointee.blob
         guard blobSlot != noSlot else { return }
-        let blob = blobs[blobSlot]
+        let blob = blobs.change(blobSlot)
         detachSibling(slot)
-        entries[slot].pointee.blob = noSlot
+        entries.change(slot).pointee.blob = noSlot
         blob.pointee.references -= 1
         logicalBytes -= Int(blob.pointee.size)
         if entries[slot].pointee.isPinned { unpin(blobSlot, list: blob.pointee.references > 0) }
@@ -98,11 +101,11 @@ extension Tables {
     func detachSibling(_ slot: UInt32) {
         let (before, after) = (entries[slot].pointee.siblingBefore, entries[slot].pointee.sibling)
         if before == noSlot {
-            blobs[entries[slot].pointee.blob].pointee.firstEntry = after
+            blobs.change(entries[slot].pointee.blob).pointee.firstEntry = after
         } else {
-            entries[before].pointee.sibling = after
+            entries.change(before).pointee.sibling = after
         }
-        if after != noSlot { entries[after].pointee.siblingBefore = before }
+        if after != noSlot { entries.change(after).pointee.siblingBefore = before }
     }
 
     /// Moves a blob's bytes on or off the accounts.

@@ -29,6 +29,9 @@ final class Tables {
     @exclusivity(unchecked) var setNumbers: [ResponseFields: UInt32] = [:]
     var nextSet: UInt32 = 1
     var freeSets: [UInt32] = []
+    /// While the tables are copied: the sets that changed since.
+    @exclusivity(unchecked) var marksSets = false
+    var changedSets: Set<UInt32> = []
     // The set that was asked for last: mostly the next line has the same. Set numbers begin at 1.
     @exclusivity(unchecked) var lastSet: (number: UInt32, slot: UInt32) = (0, 0)
     /// The journal's generation: a set may be referred to in it once it has been defined in it.

@@ -2,7 +2,14 @@
 /// by a quarter, so that no growth moves more than a thousandth of it.
 ///
 /// A cell holds the slot in 27 bits and five bits of the hash, so that most mismatches are seen without touching a record.
+/// While the index is copied, changes are marked by groups of 16 cells.
 struct SlotIndex: ~Copyable {
+    static var segmentCount: Int { 1024 }
+    /// Cells that are marked, and copied again, together.
+    static var group: Int { 16 }
+    // Groups that a segment can ever have, at least, as a power of two: 2^27 slots in 1,024 segments, with their slack.
+    static var groupShift: Int { 14 }
+
     private struct Segment {
         var cells: UnsafeMutablePointer<UInt32>
         var capacity: UInt32
@@ -10,12 +17,15 @@ struct SlotIndex: ~Copyable {
     }
     private static var empty: UInt32 { .max }
     private let segments: UnsafeMutablePointer<Segment>
+    private var marks: ChangeMarks?
+    /// Segments that were made anew since they were copied.
+    private(set) var grown: [Int] = []
 
     /// - Parameter expected: How many slots will be entered, if known: spares growing step by step.
     init(expecting expected: Int = 0) {
         segments = .allocate(capacity: 1024)
         let each = UInt32(min(expected, 1 << 27) / 1024)
-        let capacity = each == 0 ? 0 : each + each / 4 + 16
+        let capacity = each == 0 ? 0 : Self.rounded(each + each / 4 + 16)
         for i in 0..<1024 {
             let cells = UnsafeMutablePointer<UInt32>.allocate(capacity: Int(capacity))
             cells.initialize(repeating: Self.empty, count: Int(capacity))
@@ -26,6 +36,15 @@ struct SlotIndex: ~Copyable {
     deinit {
         for i in 0..<1024 { segments[i].cells.deallocate() }
         segments.deallocate()
+        marks?.release()
+    }
+
+    /// Whole groups of cells.
+    private static func rounded(_ capacity: UInt32) -> UInt32 { (capacity &+ 15) & ~15 }
+
+    @inline(__always)
+    private func mark(_ segment: Int, _ cell: UInt32) {
+        marks?.mark(segment << Self.groupShift | Int(cell) / Self.group)
     }
 
     @inline(__always) private func segment(_ hash: UInt64) -> Int { Int(hash >> 54) }
@@ -55,22 +74,24 @@ struct SlotIndex: ~Copyable {
     mutating func insert(_ slot: UInt32, _ hash: UInt64, hashOf: (UInt32) -> UInt64) {
         let i = segment(hash)
         if segments[i].count &+ 1 > segments[i].capacity &- segments[i].capacity / 8 { grow(i, hashOf) }
-        place(slot | tag(hash), hash, segments[i])
+        mark(i, place(slot | tag(hash), hash, segments[i]))
         segments[i].count &+= 1
     }
 
-    private func place(_ cell: UInt32, _ hash: UInt64, _ segment: Segment) {
+    @discardableResult
+    private func place(_ cell: UInt32, _ hash: UInt64, _ segment: Segment) -> UInt32 {
         var at = home(hash, segment.capacity)
         while segment.cells[Int(at)] != Self.empty {
             at &+= 1
             if at == segment.capacity { at = 0 }
         }
         segment.cells[Int(at)] = cell
+        return at
     }
 
     private mutating func grow(_ i: Int, _ hashOf: (UInt32) -> UInt64) {
         let old = segments[i]
-        let capacity = old.capacity + old.capacity / 4 + 8
+        let capacity = Self.rounded(old.capacity + old.capacity / 4 + 8)
         let cells = UnsafeMutablePointer<UInt32>.allocate(capacity: Int(capacity))
         cells.initialize(repeating: Self.empty, count: Int(capacity))
         segments[i] = Segment(cells: cells, capacity: capacity, count: old.count)
@@ -78,6 +99,7 @@ struct SlotIndex: ~Copyable {
             place(old.cells[at], hashOf(old.cells[at] & 0x07FF_FFFF), segments[i])
         }
         old.cells.deallocate()
+        if marks != nil, grown.last != i { grown.append(i) }
     }
 
     /// Takes a slot out.
@@ -105,10 +127,12 @@ struct SlotIndex: ~Copyable {
             let between = hole <= at ? (home > hole && home <= at) : (home > hole || home <= at)
             if !between {
                 cells[Int(hole)] = next
+                mark(i, hole)
                 hole = at
             }
         }
         cells[Int(hole)] = Self.empty
+        mark(i, hole)
         segments[i].count &-= 1
     }
 }
@@ -124,5 +148,75 @@ extension SlotIndex {
             count += 1
         }
         return count
+    }
+}
+
+// Copying an index while it is in use.
+extension SlotIndex {
+    mutating func beginMarking() -> Bool {
+        endMarking()
+        marks = ChangeMarks(limit: Self.segmentCount << Self.groupShift)
+        return marks != nil
+    }
+
+    mutating func endMarking() {
+        marks?.release()
+        marks = nil
+        grown = []
+    }
+
+    func count(ofSegment i: Int) -> UInt32 { segments[i].count }
+
+    /// A segment's cells; from now on what changes in them is marked.
+    func copy(segment i: Int, _ body: (UnsafeRawBufferPointer) -> Void) {
+        let first = i << Self.groupShift
+        marks?.clear(first..<(first + Int(segments[i].capacity) / Self.group))
+        body(UnsafeRawBufferPointer(UnsafeBufferPointer(start: segments[i].cells, count: Int(segments[i].capacity))))
+    }
+
+    /// The segments that were made anew, which have to be copied again as a whole.
+    mutating func takeGrown() -> [Int] {
+        defer { grown = [] }
+        return grown
+    }
+
+    /// The groups of cells that changed since they were copied, as ``ChangeMarks/take(from:upTo:most:_:)`` gives them.
+    func takeChanges(from place: inout Int, most: Int, _ body: (Int, UnsafeRawBufferPointer) -> Void) -> Bool {
+        guard let marks else { return false }
+        var left = most
+        while true {
+            let segment = (place << 6) >> Self.groupShift
+            guard segment < Self.segmentCount else { return false }
+            // Only as far as the segment has cells.
+            let end = segment << Self.groupShift + Int(segments[segment].capacity) / Self.group
+            let more = marks.take(from: &place, upTo: end, most: left) { part in
+                left -= 1
+                if let group = group(part) { body(part, UnsafeRawBufferPointer(group)) }
+            }
+            if more { return true }
+            place = ((segment + 1) << Self.groupShift) >> 6
+        }
+    }
+
+    /// A group of cells by its number; `nil` if the segment is not that long.
+    func group(_ part: Int) -> UnsafeMutableRawBufferPointer? {
+        let segment = segments[part >> Self.groupShift]
+        let at = (part & (1 << Self.groupShift - 1)) * Self.group
+        guard at + Self.group <= Int(segment.capacity) else { return nil }
+        return UnsafeMutableRawBufferPointer(
+            UnsafeMutableBufferPointer(start: segment.cells + at, count: Self.group))
+    }
+
+    /// Gives a segment so many cells, whose values the caller is to read into the memory that is returned.
+    ///
+    /// `nil` if it cannot have that many.
+    mutating func restore(segment i: Int, cells capacity: Int, count: UInt32) -> UnsafeMutableRawBufferPointer? {
+        guard capacity % Self.group == 0, capacity <= Self.group << Self.groupShift,
+            capacity == 0 ? count == 0 : Int(count) < capacity
+        else { return nil }
+        segments[i].cells.deallocate()
+        segments[i] = Segment(
+            cells: .allocate(capacity: capacity), capacity: UInt32(capacity), count: count)
+        return UnsafeMutableRawBufferPointer(UnsafeMutableBufferPointer(start: segments[i].cells, count: capacity))
     }
 }

@@ -1,0 +1,61 @@
+// Opening by the index image, where there is one that goes with the manifest.
+extension Ledger {
+    /// Reads the image of a checkpoint, and from the journals what came after it.
+    ///
+    /// - Returns: `nil` if there is none, if it is damaged or of another machine's making, or if the checkpoint or the journal
+    ///   are not those that it was made from; then nothing has changed here.
+    func loadImage(_ newest: UInt64, _ checkpoint: OpenFile, underLock: Bool) throws -> Tables? {
+        guard usesImages, let file = try openIfThere(IndexImage.path(newest)) else { return nil }
+        defer { files.close(file) }
+        var expected = ImagePosition()
+        try files.stamp(checkpoint, newest, &expected)
+        var opened: OpenFile?
+        var chain: Int64 = 0
+        var keeps = false
+        defer { if !keeps, let opened { files.close(opened) } }
+        let loaded = try IndexImageReader(files, file, newest).load { state in
+            let position = state.position
+            (expected.journal, expected.offset, expected.lastChecksum) =
+                (position.journal, position.offset, position.lastChecksum)
+            guard position == expected, state.blockSize == UInt64(files.blockSize),
+                position.journal >= newest, position.journal - newest < 64, position.offset < 1 << 40
+            else { return false }
+            for n in newest..<position.journal {
+                guard let status = try files.status(at: Self.journalPath(n)) else { return false }
+                chain += status.size
+            }
+            opened = try openIfThere(Self.journalPath(position.journal), forAppending: true)
+            guard let journal = opened, try files.length(of: journal) >= Int64(position.offset),
+                let checksum = try files.checksumOfLine(before: Int64(position.offset), in: journal)
+            else { return false }
+            return UInt64(checksum) == position.lastChecksum
+        }
+        guard let (tables, state) = loaded, let next = opened else { return nil }
+        keeps = true
+        mustLoad = true
+        if let journal { files.close(journal) }
+        journal = next
+        let position = state.position
+        (generation, offset) = (position.journal, Int64(position.offset))
+        (lastChecksum, awaitedGeneration) = (UInt32(truncatingIfNeeded: position.lastChecksum), nil)
+        (damagedLines, needsJudgement, chainBytes) = (Int(clamping: state.damagedLines), false, chain)
+        checkpointGeneration = newest
+        checkpointBytes = Int64(position.checkpointLength)
+        guard try advance(.direct(tables), underLock: underLock) else { return nil }
+        while tables.sweep(1 << 20) {}
+        tables.released.removeAll()
+        loads += 1
+        mustLoad = false
+        imagePosition = (position.journal, Int64(position.offset))
+        note(tables)
+        if buffer.count > 1 << 16 { resizeBuffer(1 << 16) }
+        return tables
+    }
+
+    /// Bytes of the manifest that an opening would have to read now.
+    var bytesToRead: Int64 {
+        guard let image = imagePosition else { return checkpointBytes + chainBytes + offset }
+        // Journals in between are whole in the chain; the part that is in the image as well makes little difference.
+        return image.journal == generation ? offset - image.offset : chainBytes + offset
+    }
+}

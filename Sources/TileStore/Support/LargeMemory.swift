@@ -1,0 +1,47 @@
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// Memory for large tables, in pieces that the system may back with large pages.
+///
+/// A look-up in a table of many megabytes touches a page of its own each time; with pages of 2 MiB most of them are known
+/// to the processor. Only pieces beyond the first few megabytes of a table are taken from here, so that a small cache
+/// does not pay for pages that it hardly fills.
+enum LargeMemory {
+    private static var page: Int { 2 << 20 }
+
+    /// Memory of at least so many bytes, zeroed; `nil` if there is none.
+    static func allocate(_ bytes: Int) -> UnsafeMutableRawPointer? {
+        let size = (bytes + page - 1) / page * page
+        #if canImport(Darwin)
+        // Pages are as large as they are there; fresh ones are zeroed by the system.
+        return calloc(1, size)
+        #else
+        // More than is needed, so that a part of it begins at a large page's boundary; what is not touched costs nothing.
+        let all = mmap(nil, size + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+        guard let all, all != MAP_FAILED else { return nil }
+        let start = UnsafeMutableRawPointer(
+            bitPattern: (UInt(bitPattern: all) + UInt(page) - 1) / UInt(page) * UInt(page))
+        guard let start else { return nil }
+        let (before, after) = (start - all, page - (start - all))
+        if before > 0 { munmap(all, before) }
+        if after > 0 { munmap(start + size, after) }
+        // A system that has no large pages to give uses small ones.
+        _ = madvise(start, size, Int32(MADV_HUGEPAGE))
+        return start
+        #endif
+    }
+
+    /// Gives back what ``allocate(_:)`` gave for so many bytes.
+    static func free(_ memory: UnsafeMutableRawPointer, _ bytes: Int) {
+        #if canImport(Darwin)
+        Darwin.free(memory)
+        #else
+        munmap(memory, (bytes + page - 1) / page * page)
+        #endif
+    }
+}
