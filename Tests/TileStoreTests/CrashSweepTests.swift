@@ -10,7 +10,7 @@ struct CrashSweepTests {
     func killedAnywhere(seed: UInt64) {
         var random = SplitMix64(seed: seed &+ 9000)
         let images = seed % 4 == 2
-        let steps = Step.sweepScript(count: 40, images: images, using: &random)
+        let steps = Step.sweepScript(count: images ? 25 : 40, images: images, using: &random)
         let setting = ScriptSetting(memoryTier: seed % 4 == 3, durable: seed % 2 == 1, images: images)
         for operation in 0..<20_000 {
             for torn in [false, true] {

@@ -31,7 +31,7 @@ struct FaultSweepTests {
         0..<3 as Range<UInt64>)
     func failing(kind: Kind, seed: UInt64) {
         var random = SplitMix64(seed: seed &+ 5000)
-        let steps = Step.sweepScript(count: 40, images: seed == 2, using: &random)
+        let steps = Step.sweepScript(count: seed == 2 ? 20 : 40, images: seed == 2, using: &random)
         let setting = ScriptSetting(durable: seed % 2 == 1, images: seed == 2)
         let fault = SweepFault.fail(
             number: kind.number, scope: kind.scope, persistent: kind.persistent, short: kind.short)

@@ -177,8 +177,8 @@ struct IndexImageReader {
             tables.blobs.memory(ofSegment: i).initializeMemory(as: UInt8.self, repeating: 0)
         }
         for i in 0..<SlotIndex.segmentCount {
-            if copied[Self.place(.entryIndex, i)] == nil, state.entryCells[i] > 0 { throw Flaw.damaged }
-            if copied[Self.place(.blobIndex, i)] == nil, state.blobCells[i] > 0 { throw Flaw.damaged }
+            if state.entryCells[i] > 0, copied[Self.place(.entryIndex, i)] == nil { throw Flaw.damaged }
+            if state.blobCells[i] > 0, copied[Self.place(.blobIndex, i)] == nil { throw Flaw.damaged }
         }
     }
 

@@ -90,7 +90,14 @@ package final class IndexImageWriter {
     private func advance() throws -> Bool {
         guard !isOver else { return false }
         switch phase {
-        case .segments(let kind, let i):
+        case .segments(let kind, let next):
+            let i = read { t in
+                switch kind {
+                case .entryIndex: t.entryIndex.segmentWithCells(from: next)
+                case .blobIndex: t.blobIndex.segmentWithCells(from: next)
+                default: next
+                }
+            }
             if try copySegment(kind, i) {
                 phase = .segments(kind, i + 1)
             } else if let next = IndexImage.Kind(rawValue: kind.rawValue + 1), next != .resources {

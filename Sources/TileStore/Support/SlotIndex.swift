@@ -167,6 +167,13 @@ extension SlotIndex {
 
     func count(ofSegment i: Int) -> UInt32 { segments[i].count }
 
+    /// The first segment from a number on that has cells; the number behind the last one if there is none.
+    func segmentWithCells(from i: Int) -> Int {
+        var i = i
+        while i < Self.segmentCount, segments[i].capacity == 0 { i += 1 }
+        return i
+    }
+
     /// A segment's cells; from now on what changes in them is marked.
     func copy(segment i: Int, _ body: (UnsafeRawBufferPointer) -> Void) {
         let first = i << Self.groupShift
