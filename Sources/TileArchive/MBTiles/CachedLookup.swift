@@ -23,7 +23,7 @@ final class CachedLookup: Sendable {
             guard let database = PageCacheFiles.open(file) else { return nil }
             var statement: OpaquePointer?
             // As for the other connection: nothing but reading, and a damaged page is seen before it is used.
-            let settings = "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA cache_size = -2048"
+            let settings = "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA cache_size = -4096"
             _enableDoubleQuotedStringLiterals(database)
             guard sqlite3_exec(database, settings, nil, nil, nil) == SQLITE_OK,
                 sqlite3_prepare_v2(database, sql, -1, &statement, nil) == SQLITE_OK, let statement
