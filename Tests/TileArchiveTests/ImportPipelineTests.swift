@@ -40,6 +40,28 @@ struct ImportPipelineTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: scratch("a/staging")).isEmpty)
     }
 
+    /// Handed on faster than they can be recorded, all for one tile.
+    @Test func batchesAreRecordedInTheirOrder() throws {
+        let store = try TileStore(at: scratch("a"))
+        let now = Timestamp(seconds: 1_700_000_000)
+        let metadata = TileMetadata(response: ResponseFields(), storedAt: now, expires: now.adding(seconds: 60))
+        let key = try TileKey("s/0/0/0")
+        let content = { (number: Int) in Data("content \(number)".utf8) }
+        let pipeline = PutPipeline()
+        defer { pipeline.close() }
+        for round in 0..<40 {
+            let batches = try (0..<4).map {
+                try PutInSteps([TilePut(key: key, data: content(round * 4 + $0), metadata: metadata)], into: store)
+            }
+            var stored = 0
+            for batch in batches { stored += try pipeline.put(batch).reduce(0) { $0 + $1.stored } }
+            stored += try pipeline.drain().reduce(0) { $0 + $1.stored }
+            #expect(stored == 4)
+            #expect(try store.read(key)?.data == content(round * 4 + 3))
+        }
+        #expect(try store.verify().blobsChecked == 1)
+    }
+
     @Test func aDiskThatFailsLeavesASoundCacheThatIsCompletedLater() throws {
         let (path, last) = try repeating(rows: 1400, tiles: 1400, contents: 400)
         var reached = 0

@@ -1,4 +1,4 @@
-import TileStore
+package import TileStore
 
 import class Foundation.Thread
 
@@ -6,7 +6,7 @@ import class Foundation.Thread
 ///
 /// Two threads of its own. A large part of an import is the file system's work of making files, and of naming them; here
 /// the two go on at the same time. At most 8 MiB of tiles are on the way (or one batch, where that is larger).
-final class PutPipeline: Sendable {
+package final class PutPipeline: Sendable {
     private struct State {
         var unstaged: [PutInSteps] = []
         /// With the reason why a batch could not be staged: those before it are recorded all the same.
@@ -30,11 +30,13 @@ final class PutPipeline: Sendable {
 
     private let state = Monitor(State())
 
+    package init() {}
+
     /// Hands a batch on; waits while others have to go first.
     ///
     /// - Returns: What was done meanwhile.
     /// - Throws: Why an earlier batch failed; this one is not put then.
-    func put(_ batch: PutInSteps) throws -> [PutInSteps.Summary] {
+    package func put(_ batch: PutInSteps) throws -> [PutInSteps.Summary] {
         start()
         let result = state.wait { state -> Result<[PutInSteps.Summary], any Error>? in
             if let failure = state.failure { return .failure(failure) }
@@ -50,7 +52,7 @@ final class PutPipeline: Sendable {
     }
 
     /// Waits until all that was handed on is in the store.
-    func drain() throws -> [PutInSteps.Summary] {
+    package func drain() throws -> [PutInSteps.Summary] {
         try state.wait { state -> Result<[PutInSteps.Summary], any Error>? in
             if let failure = state.failure { return .failure(failure) }
             return state.count == 0 ? .success(state.takeDone()) : nil
@@ -58,7 +60,7 @@ final class PutPipeline: Sendable {
     }
 
     /// Ends the threads; what is being staged or recorded is waited for, and what waits is dropped.
-    func close() {
+    package func close() {
         state.withLock { state in
             state.isClosed = true
             state.unstaged = []
