@@ -60,6 +60,7 @@ let package = Package(
                 "TileStore",
                 "ContentCoding",
                 .product(name: "GRDB", package: "GRDB.swift"),
+                .product(name: "GRDBSQLite", package: "GRDB.swift"),
             ],
             swiftSettings: settings),
         .target(

@@ -73,6 +73,19 @@ public protocol ArchiveReader: AnyObject, Sendable {
     func forEachTile(_ body: (ArchiveStep) throws -> Bool) throws
 }
 
+/// What can be said of a tile without waiting for the disk.
+package enum ArchiveGlance {
+    case tile(ArchivedTile)
+    case absent
+    case mustWait
+}
+
+/// An archive that can tell whether a tile can be had without waiting for the disk.
+package protocol GlancingReader: ArchiveReader {
+    /// The tile, from memory and the page cache alone.
+    func tileNow(z: Int, x: Int, y: Int) throws -> ArchiveGlance
+}
+
 /// The kinds of archive.
 public enum ArchiveFormat: String, Sendable, CaseIterable, CustomStringConvertible {
     /// A folder of files `z/x/y.ext`.

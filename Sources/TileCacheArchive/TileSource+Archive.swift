@@ -35,18 +35,18 @@ extension TileSource {
 /// The tiles of an archive, looked up one by one.
 private final class ArchiveTiles: LocalTiles {
     private let archive: any ArchiveReader
-    private let pmtiles: PMTilesReader?
+    private let glancing: (any GlancingReader)?
 
     init(_ archive: any ArchiveReader) {
         self.archive = archive
-        pmtiles = archive as? PMTilesReader
+        glancing = archive as? any GlancingReader
     }
 
-    /// PMTiles' directories are in memory and its tiles in the page cache, usually; SQLite cannot say beforehand.
+    /// Usually the directories or inner pages are in memory, and the tiles in the page cache.
     func tileNow(_ address: TileAddress) throws -> ImmediateTile {
         guard address.scale == 1 else { return .absent }
-        guard let pmtiles else { return .mustWait }
-        return switch try pmtiles.tileNow(z: address.z, x: address.x, y: address.y) {
+        guard let glancing else { return .mustWait }
+        return switch try glancing.tileNow(z: address.z, x: address.x, y: address.y) {
         case .tile(let tile): .tile(Self.local(tile))
         case .absent: .absent
         case .mustWait: .mustWait

@@ -120,6 +120,11 @@ extension TileStore {
     private func carryOut(_ requests: UnsafeMutableBufferPointer<PutRequest>) throws {
         defer { discard(requests) }
         try prepare(requests)
+        try settle(requests)
+    }
+
+    /// Has prepared requests settled.
+    func settle(_ requests: UnsafeMutableBufferPointer<PutRequest>) throws {
         let failure = submit(requests)
         // What stands, stands: that an eviction failed afterwards is made up for by the next one.
         if requests.allSatisfy(\.isSettled) { return }
@@ -153,6 +158,12 @@ extension TileStore {
 
     /// Hashes, and stages the bytes of those whose blob does not look live: its file is there and of the right length.
     private func prepare(_ requests: UnsafeMutableBufferPointer<PutRequest>) throws {
+        try hash(requests)
+        _ = try stage(requests, known: [])
+    }
+
+    /// Refuses what cannot be stored, and hashes the rest.
+    func hash(_ requests: UnsafeMutableBufferPointer<PutRequest>) throws {
         for i in requests.indices {
             try check(requests[i].tile.metadata, size: requests[i].size)
             guard !isReadOnly else {
@@ -161,20 +172,31 @@ extension TileStore {
             }
             requests[i].digest = requests[i].tile.data.map { $0.withUnsafeBytes { BlobDigest(hashing: $0) } }
         }
+    }
+
+    /// Stages the bytes of those whose blob does not look live.
+    ///
+    /// - Parameter known: Blobs that will be live by then. One that is not after all is staged under the lock.
+    /// - Returns: The blobs of these requests that will be.
+    func stage(
+        _ requests: UnsafeMutableBufferPointer<PutRequest>, known: [Set<BlobDigest>]
+    ) throws -> Set<BlobDigest> {
         var ready: Set<BlobDigest> = []
         let now = environment.coarseTicks()
         var last: BlobDigest?
         for i in requests.indices {
             // Equal ones often follow each other.
             guard let digest = requests[i].digest, digest != last else { continue }
+            last = digest
+            if known.contains(where: { $0.contains(digest) }) { continue }
             let live = tables.read { t, _ in t.find(digest) != nil }
             if !live || !vouched.withLock({ $0.contains(digest, at: now) }), ready.insert(digest).inserted {
                 do throws(FileError) { try provide(&requests[i], digest, looksLive: live, now) } catch {
                     throw StoreError(error, in: files.location)
                 }
             }
-            last = digest
         }
+        return ready
     }
 
     /// Sees to it that a blob's bytes are in its place, or staged.
@@ -211,7 +233,7 @@ extension TileStore {
     }
 
     /// Removes what was staged and has not been put in place.
-    private func discard(_ requests: UnsafeMutableBufferPointer<PutRequest>) {
+    func discard(_ requests: UnsafeMutableBufferPointer<PutRequest>) {
         for i in requests.indices {
             guard let staged = requests[i].staged else { continue }
             requests[i].staged = nil

@@ -18,7 +18,7 @@ enum ArchiveBench {
             getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage)
             let peak = Double(usage.ru_maxrss) * 1024 / 1e6
             #endif
-            print("\(result?.seconds ?? .nan) \(peak) \(result?.bytes ?? 0)")
+            print("\(result?.seconds ?? .nan) \(peak) \(result?.bytes ?? 0) \(result?.processor ?? .nan)")
             return
         }
         guard arguments.count >= 2 else {
@@ -72,7 +72,9 @@ struct Rounds {
         let create = decimal(middle(.createFiles))
         var words =
             "\(decimal(middle(.importMBTiles))) s; floor \(read) s to read the rows and \(create) s to create the "
-        words += "unique files; again \(decimal(middle(.importAgain))) s"
+        words += "unique files; again \(decimal(middle(.importAgain))) s; processor time "
+        let processor = { (step: Step) in median(samples[step]?.map(\.processor) ?? []) }
+        words += "\(decimal(processor(.importMBTiles))) s, \(decimal(processor(.readRows) + processor(.createFiles))) s"
         line("import from MBTiles", median(ratios), 1.3, "x", words)
         for (step, most) in [(Step.exportPMTiles, 1.02), (.exportMBTiles, .infinity)] {
             let speed = bytes(.readRows) / middle(step) / 1e6
@@ -86,7 +88,10 @@ struct Rounds {
             }
         }
         for step in [Step.randomPMTiles, .randomMBTiles, .sourcePMTiles, .sourceMBTiles] {
-            line(step.rawValue, middle(step) * 1e6, 15, "µs", "median of \(count) means")
+            let processor = median(samples[step]?.map(\.processor) ?? []) * 1e6
+            line(
+                step.rawValue, middle(step) * 1e6, 15, "µs",
+                "median of \(count) means; \(decimal(processor)) µs of processor time")
         }
         for step in [Step.importMBTiles, .importAgain, .exportPMTiles, .exportMBTiles] {
             line(
@@ -109,10 +114,10 @@ struct Rounds {
         let numbers = String(decoding: output, as: UTF8.self).split(whereSeparator: \.isWhitespace).compactMap {
             Double($0)
         }
-        guard process.terminationStatus == 0, numbers.count == 3 else {
+        guard process.terminationStatus == 0, numbers.count == 4 else {
             throw CocoaError(.executableLoad, userInfo: [NSLocalizedDescriptionKey: "\(step.rawValue) failed"])
         }
-        return Step.Result(seconds: numbers[0], peak: numbers[1], bytes: Int(numbers[2]))
+        return Step.Result(seconds: numbers[0], peak: numbers[1], bytes: Int(numbers[2]), processor: numbers[3])
     }
 }
 

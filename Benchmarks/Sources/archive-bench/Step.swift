@@ -24,6 +24,15 @@ enum Step: String, CaseIterable {
         var peak = 0.0
         /// The tiles' bytes, or the file's.
         var bytes: Int
+        /// Seconds of processor time, of all threads.
+        var processor = 0.0
+    }
+
+    /// The processor time that this process has had, in seconds.
+    private static var processor: Double {
+        var time = timespec()
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time)
+        return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
     }
 
     /// Runs it on an MBTiles file, with a folder for what it makes.
@@ -43,9 +52,11 @@ enum Step: String, CaseIterable {
     }
 
     private func timed(_ body: () throws -> Int) rethrows -> Result {
-        let start = DispatchTime.now().uptimeNanoseconds
+        let (start, processor) = (DispatchTime.now().uptimeNanoseconds, Self.processor)
         let bytes = try body()
-        return Result(seconds: Double(DispatchTime.now().uptimeNanoseconds - start) / 1e9, bytes: bytes)
+        return Result(
+            seconds: Double(DispatchTime.now().uptimeNanoseconds - start) / 1e9, bytes: bytes,
+            processor: Self.processor - processor)
     }
 
     private func rows(_ file: String, _ body: (Data) throws -> Void) throws {
@@ -124,6 +135,7 @@ enum Step: String, CaseIterable {
             return bytes
         }
         result.seconds /= Double(places.count)
+        result.processor /= Double(places.count)
         return result
     }
 
@@ -136,13 +148,15 @@ enum Step: String, CaseIterable {
         for place in places {
             bytes += try await cache.tile(source, z: place.z, x: place.x, y: place.y)?.data?.count ?? 0
         }
-        let start = DispatchTime.now().uptimeNanoseconds
+        let (start, processor) = (DispatchTime.now().uptimeNanoseconds, Self.processor)
         for place in places {
             bytes += try await cache.tile(source, z: place.z, x: place.x, y: place.y)?.data?.count ?? 0
         }
         let seconds = Double(DispatchTime.now().uptimeNanoseconds - start) / 1e9
+        let used = Self.processor - processor
         try cache.close()
-        return Result(seconds: seconds / Double(places.count), bytes: bytes)
+        return Result(
+            seconds: seconds / Double(places.count), bytes: bytes, processor: used / Double(places.count))
     }
 
     private func places(_ zooms: ClosedRange<Int>?) -> [(z: Int, x: Int, y: Int)] {

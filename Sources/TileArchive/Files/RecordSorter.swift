@@ -10,7 +10,7 @@ package final class RecordSorter<Record: BitwiseCopyable & Comparable> {
     /// How many records were added.
     package private(set) var count = 0
 
-    package init(memory: Int = 4 << 20) {
+    package init(memory: Int = 2 << 20) {
         recordsInMemory = max(2, memory / MemoryLayout<Record>.stride)
     }
 

@@ -21,13 +21,17 @@ import Darwin
 /// ordinary way, so that what a crash left in it, or another process is writing, is read too.
 struct MBTilesDatabase: Sendable {
     let path: String
-    let modified: Int64
     let warnings: [String]
-    private let isImmutable: Bool
-    private let size: Int64
+    /// The file as it was found; kept open.
+    let file: InputFile
+    /// Whether what SQLite gives is in the file alone, so that the file tells when it may be another answer.
+    let isWhole: Bool
+    private let isInWALMode: Bool
 
-    init(_ path: String) throws {
-        let file = try InputFile(path)
+    init(_ path: String) throws { try self.init(InputFile(path)) }
+
+    init(_ file: InputFile) throws {
+        let path = file.path
         let start = [UInt8](try file.read(Int(min(file.size, 100)), at: 0, "the header"))
         guard start.starts(with: Array("SQLite format 3\0".utf8)) else {
             if start.isEmpty { throw ArchiveError(.damaged, "\(path) is empty") }
@@ -40,16 +44,34 @@ struct MBTilesDatabase: Sendable {
             throw ArchiveError(.damaged, "\(path) is cut short: it has \(file.size) bytes")
         }
         self.path = path
-        modified = file.modified
-        size = Int64(clamping: file.size)
-        var status = stat()
-        let hasLog = stat(path + "-wal", &status) == 0 && status.st_size > 0
+        self.file = file
         // The file's versions for writing and reading: 2 is WAL.
-        isImmutable = (start[18] == 2 || start[19] == 2) && !hasLog
+        isInWALMode = start[18] == 2 || start[19] == 2
+        let hasLog = Self.hasLog(path)
+        isWhole = !hasLog
         warnings =
             hasLog
             ? ["\(path): what is in \(path)-wal is read too; a process is writing it, or one was killed while it did"]
             : []
+    }
+
+    /// Whether there is something in a log next to the file.
+    private static func hasLog(_ path: String) -> Bool {
+        var status = stat()
+        return stat(path + "-wal", &status) == 0 && status.st_size > 0
+    }
+
+    /// Whether it is read without locks: without a log a file in WAL mode has no writer, and is complete.
+    var isImmutable: Bool { isInWALMode && isWhole }
+
+    /// Whether the file is as it was found: with an answer that was read before, the answer is of that file.
+    ///
+    /// SQLite follows a log by itself; that one begins beside a file that had none is a change.
+    var isUnchanged: Bool {
+        guard file.isUnchanged else { return false }
+        guard isImmutable, Self.hasLog(path) else { return true }
+        // Where another file has been renamed into place, the log is that one's.
+        return !file.isInPlace
     }
 
     /// Opens a connection.
@@ -64,7 +86,11 @@ struct MBTilesDatabase: Sendable {
             // A view from outside gets no functions with side effects, and a damaged page is seen before it is used.
             try db.execute(sql: "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA cache_size = -4096")
         }
-        return try reporting { try DatabaseQueue(path: address, configuration: configuration) }
+        let queue = try reporting { try DatabaseQueue(path: address, configuration: configuration) }
+        guard file.isInPlace else {
+            throw ArchiveError(.busy, "\(path) was replaced by another file while it was open: open it again")
+        }
+        return queue
     }
 
     /// The path as a URI, so that what SQLite would take for one is not, and options can be given.
@@ -86,9 +112,7 @@ struct MBTilesDatabase: Sendable {
 
     /// Where no lock was held: says whether somebody wrote meanwhile.
     func checkUnchanged() throws {
-        guard isImmutable else { return }
-        var status = stat()
-        guard stat(path, &status) == 0, Int64(status.st_size) == size, modificationTime(status) == modified else {
+        guard !isImmutable || isUnchanged else {
             throw ArchiveError(.busy, "\(path) was changed while it was read: run it again")
         }
     }

@@ -10,7 +10,7 @@ import Foundation
 /// Reads MBTiles 1.3, and files that only resemble it: views, other schemas, no indexes, no metadata.
 ///
 /// Nothing is written, neither to the file nor next to it.
-package final class MBTilesReader: ArchiveReader {
+package final class MBTilesReader: GlancingReader {
     /// The largest tile that is read.
     package static let largestTile = 32 << 20
 
@@ -18,11 +18,8 @@ package final class MBTilesReader: ArchiveReader {
     package let metadata: ArchiveMetadata
     package let modified: Int64?
     package let warnings: [String]
-    private let database: MBTilesDatabase
-    private let queue: DatabaseQueue
-    private let shape: MBTilesShape
-    private let lookupSQL: String
-    private let rowsFromSouth: Bool
+    private let rows: Rows
+    private let session: Locked<MBTilesSession>
 
     /// How the rows of an MBTiles file are counted.
     package enum Rows: Sendable {
@@ -39,28 +36,13 @@ package final class MBTilesReader: ArchiveReader {
     /// - Throws: ``ArchiveError``.
     package init(_ path: String, rows: Rows = .asDeclared) throws {
         self.path = path
-        let database = try MBTilesDatabase(path)
-        let queue = try database.open()
-        self.database = database
-        self.queue = queue
-        modified = database.modified
-        var warnings = database.warnings
-        let contents = try database.reporting {
-            try queue.read { db in
-                let shape = try MBTilesShape(db, path: path)
-                return (shape, try MBTilesMetadata(db, path: path), try shape.isSearchable(db))
-            }
-        }
-        shape = contents.0
-        lookupSQL = shape.lookupSQL
-        metadata = contents.1.metadata
-        switch rows {
-        case .asDeclared: rowsFromSouth = !contents.1.rowsFromNorth
-        case .fromNorth: rowsFromSouth = false
-        case .fromSouth: rowsFromSouth = true
-        }
-        warnings += contents.1.warnings
-        if !contents.2 {
+        self.rows = rows
+        let session = try MBTilesSession(MBTilesDatabase(path))
+        self.session = Locked(session)
+        modified = session.database.file.modified
+        metadata = session.contents.metadata
+        var warnings = session.database.warnings + session.contents.warnings
+        if !session.isSearchable {
             warnings.append(
                 "\(path): no index on zoom_level, tile_column, tile_row: each look-up of a tile reads the whole table "
                     + "(importing it does not)")
@@ -72,20 +54,56 @@ package final class MBTilesReader: ArchiveReader {
 
     package var tileCount: Int? {
         // Only for showing how far something is: where it cannot be had, nothing is lost.
-        try? queue.read { db in try Row.fetchOne(db, sql: shape.countSQL)?[0] as Int? }
+        try? session.withLock({ $0 }).count()
+    }
+
+    /// The row of a tile, as the file counts them.
+    private func row(_ z: Int, _ y: Int, _ session: MBTilesSession) -> Int {
+        let isFromSouth =
+            switch rows {
+            case .asDeclared: !session.contents.rowsFromNorth
+            case .fromNorth: false
+            case .fromSouth: true
+            }
+        return isFromSouth ? (1 << z) - 1 - y : y
+    }
+
+    /// A session on the file as it is now: another one if it has been written since.
+    ///
+    /// What SQLite has in memory of a file may be of another one by then, if it was copied over and not written by SQLite.
+    private func current() throws -> MBTilesSession {
+        let session = session.withLock { $0 }
+        if session.database.isUnchanged { return session }
+        let next = try MBTilesSession(MBTilesDatabase(session.database.file.examinedAnew()))
+        self.session.withLock { $0 = next }
+        return next
+    }
+
+    /// A tile by pages that are in memory: SQLite's own, and the system's.
+    package func tileNow(z: Int, x: Int, y: Int) -> ArchiveGlance {
+        guard (0...28).contains(z), (0..<(1 << z)).contains(x), (0..<(1 << z)).contains(y) else { return .absent }
+        let session = session.withLock { $0 }
+        return switch session.lookNow(z, x, row(z, y, session)) {
+        case .bytes(let data): .tile(tile(data))
+        case .absent: .absent
+        case .mustWait: .mustWait
+        }
     }
 
     package func tile(z: Int, x: Int, y: Int) throws -> ArchivedTile? {
-        guard (0...28).contains(z), (0..<(1 << z)).contains(x), (0..<(1 << z)).contains(y) else { return nil }
-        let row = rowsFromSouth ? (1 << z) - 1 - y : y
-        return try database.reporting {
-            try queue.unsafeRead { db in
-                let statement = try db.cachedStatement(sql: lookupSQL)
-                // There are three, and they are numbers.
-                statement.setUncheckedArguments([z, x, row])
-                return try Data.fetchOne(statement).flatMap { $0.isEmpty ? nil : $0 }
-            }
-        }.map { tile($0) }
+        switch tileNow(z: z, x: x, y: y) {
+        case .tile(let tile): return tile
+        case .absent: return nil
+        case .mustWait: break
+        }
+        for isLast in [false, true] {
+            let session = try current()
+            try session.prepareCached()
+            let found = try session.look(z, x, row(z, y, session))
+            // A writer that asks for SQLite's locks may write all the time, and is no reason to give up.
+            if session.database.isUnchanged || isLast && !session.database.isImmutable { return found.map { tile($0) } }
+        }
+        throw ArchiveError(.busy, "\(path) is being written over: try again when that is done")
     }
 
     private func tile(_ data: Data) -> ArchivedTile {
@@ -95,20 +113,22 @@ package final class MBTilesReader: ArchiveReader {
 
     package func forEachTile(_ body: (ArchiveStep) throws -> Bool) throws {
         // A connection of its own: the body may look up tiles meanwhile.
+        let session = try current()
+        let database = session.database
         let queue = try database.open()
         try database.reporting {
             // One transaction, so that a writer's changes are seen all or not at all.
             try queue.read { db in
-                let rows = try Row.fetchCursor(db, sql: shape.scanSQL)
+                let rows = try Row.fetchCursor(db, sql: session.shape.scanSQL)
                 while let row = try rows.next() {
-                    guard try body(step(row)) else { return }
+                    guard try body(step(row, session)) else { return }
                 }
             }
         }
         try database.checkUnchanged()
     }
 
-    private func step(_ row: Row) -> ArchiveStep {
+    private func step(_ row: Row, _ session: MBTilesSession) -> ArchiveStep {
         let (zoom, column, line) = (Self.integer(row[0]), Self.integer(row[1]), Self.integer(row[2]))
         func skipped(_ why: String) -> ArchiveStep {
             let place = (0..<3).map { i -> String in
@@ -125,7 +145,7 @@ package final class MBTilesReader: ArchiveReader {
         switch Self.content(row[3], row[4]) {
         case .bytes(let data):
             return .tile(
-                z: zoom, x: column, y: rowsFromSouth ? (1 << zoom) - 1 - line : line, scale: 1, fileExtension: nil,
+                z: zoom, x: column, y: self.row(zoom, line, session), scale: 1, fileExtension: nil,
                 tile(data))
         case .unusable(let why): return skipped(why)
         }

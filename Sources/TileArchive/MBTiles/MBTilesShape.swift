@@ -76,6 +76,12 @@ struct MBTilesShape: Sendable {
         "SELECT \(Self.content) FROM \(source) WHERE zoom_level = ? AND tile_column = ? AND tile_row = ? \(order) LIMIT 1"
     }
 
+    /// The same where a tile must be had at once: NULL for what is no blob, or a large one, which takes its time.
+    var cachedLookupSQL: String {
+        "SELECT CASE WHEN typeof(tile_data) = 'blob' AND length(tile_data) <= 262144 THEN tile_data END FROM \(source) "
+            + "WHERE zoom_level = ? AND tile_column = ? AND tile_row = ? \(order) LIMIT 1"
+    }
+
     /// How many tiles there are, or nearly.
     var countSQL: String { "SELECT count(*) FROM \(counted)" }
 

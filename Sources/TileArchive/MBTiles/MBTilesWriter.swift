@@ -11,6 +11,7 @@ final class MBTilesWriter: ArchiveWriter {
     private let output: OutputFile
     private let queue: DatabaseQueue
     private var images: UInt64 = 0
+    private var places: [(zoom: Int, column: Int, row: Int, image: Int64)] = []
 
     init(_ path: String) throws {
         output = try OutputFile(path)
@@ -61,14 +62,26 @@ final class MBTilesWriter: ArchiveWriter {
         guard let place = TileID.tile(tile) else {
             throw ArchiveError(.invalidValue, "\(output.path): tile \(tile) is beyond zoom 28")
         }
+        places.append((place.z, place.x, (1 << place.z) - 1 - place.y, Int64(clamping: content)))
+        if places.count >= 512 { try writePlaces() }
+    }
+
+    /// Many in one go: each takes less time than asking for the connection.
+    private func writePlaces() throws {
         try write { db in
-            try db.cachedStatement(
-                sql: "INSERT INTO map (zoom_level, tile_column, tile_row, tile_id) VALUES (?, ?, ?, ?)"
-            ).execute(arguments: [place.z, place.x, (1 << place.z) - 1 - place.y, Int64(clamping: content)])
+            let statement = try db.cachedStatement(
+                sql: "INSERT INTO map (zoom_level, tile_column, tile_row, tile_id) VALUES (?, ?, ?, ?)")
+            for place in places {
+                // There are four, and they are numbers.
+                statement.setUncheckedArguments([place.zoom, place.column, place.row, place.image])
+                try statement.execute()
+            }
         }
+        places.removeAll(keepingCapacity: true)
     }
 
     func finish(_ summary: ArchiveSummary) throws {
+        try writePlaces()
         try write { db in
             for row in summary.metadata.mbtilesRows {
                 try db.execute(

@@ -10,7 +10,7 @@ import Foundation
 /// Reads PMTiles, version 3.
 ///
 /// A look-up costs one read of the file once its directory is known; directories are kept up to a bound.
-package final class PMTilesReader: ArchiveReader {
+package final class PMTilesReader: GlancingReader {
     /// The largest tile that is read.
     package static let largestTile = 32 << 20
     /// Directories nest at most so deep; the format's own readers go no further.
@@ -181,15 +181,8 @@ package final class PMTilesReader: ArchiveReader {
         throw tooDeep
     }
 
-    /// What can be said of a tile without waiting for the disk.
-    package enum Glance {
-        case tile(ArchivedTile)
-        case absent
-        case mustWait
-    }
-
     /// A tile from the page cache, by directories that are in memory.
-    package func tileNow(z: Int, x: Int, y: Int) throws -> Glance {
+    package func tileNow(z: Int, x: Int, y: Int) throws -> ArchiveGlance {
         guard (0...28).contains(z), (0..<(1 << z)).contains(x), (0..<(1 << z)).contains(y) else { return .absent }
         let tile = TileID.number(z: z, x: x, y: y)
         var directory = root

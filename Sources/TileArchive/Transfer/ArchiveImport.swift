@@ -27,7 +27,7 @@ public struct ArchiveImport {
     public var keepsNewer = false
 
     private static let batchCount = 256
-    private static let batchBytes = 4 << 20
+    private static let batchBytes = 2 << 20
 
     /// Prepares an import.
     public init(store: TileStore, source: SourceName, now: Timestamp) {
@@ -42,6 +42,7 @@ public struct ArchiveImport {
     ///   imported so far stays.
     public func run(_ archive: any ArchiveReader, observer: any TransferObserver) throws -> TransferReport {
         var filling = Filling(plan: self, archive: archive, observer: observer)
+        defer { filling.pipeline.close() }
         do {
             try archive.forEachTile { step in
                 try filling.take(step)
@@ -50,10 +51,10 @@ public struct ArchiveImport {
             }
         } catch let error as ArchiveError {
             // What could be read is as good as the rest would have been.
-            try filling.putBatch()
+            try filling.finish()
             throw error
         }
-        try filling.putBatch()
+        try filling.finish()
         return filling.report
     }
 
@@ -74,7 +75,9 @@ public struct ArchiveImport {
         let observer: any TransferObserver
         let total: Int?
         var report = TransferReport()
+        let pipeline = PutPipeline()
         private var batch: [TilePut] = []
+        private var onTheWay = 0
         private var bytesInBatch = 0
         // Tiles of one kind share one value, which the store then keeps once.
         private var responses: [TileContent: ResponseFields] = [:]
@@ -129,7 +132,7 @@ public struct ArchiveImport {
             batch.append(TilePut(key: key, data: tile.data, metadata: metadata))
             bytesInBatch += tile.data.count
             report.bytes += tile.data.count
-            let tiles = report.tiles + batch.count
+            let tiles = report.tiles + onTheWay + batch.count
             observer.advanced(
                 TransferProgress(tiles: tiles, total: total, bytes: report.bytes, place: "\(z)/\(x)/\(y)"))
             if batch.count >= ArchiveImport.batchCount || bytesInBatch >= ArchiveImport.batchBytes { try putBatch() }
@@ -151,19 +154,36 @@ public struct ArchiveImport {
             observer.skipped(what, why, count: count)
         }
 
-        mutating func putBatch() throws {
+        /// Hands the batch on, and takes in what has come of earlier ones.
+        private mutating func putBatch() throws {
             guard !batch.isEmpty else { return }
-            for (put, outcome) in zip(batch, try plan.store.put(batch)) {
-                switch outcome {
-                case .stored(_, let newBlob):
-                    report.tiles += 1
-                    if newBlob { report.newBlobs += 1 }
-                case .olderThanStored: keepNewer(put.key)
-                case .largerThanCapacity: skip(put.key.description, "larger than the cache's whole capacity")
-                }
-            }
+            onTheWay += batch.count
+            take(try pipeline.put(try PutInSteps(batch, into: plan.store)))
+            // Which of two is newer can be told once the first is in the store.
+            if plan.keepsNewer { take(try pipeline.drain()) }
             batch.removeAll(keepingCapacity: true)
             bytesInBatch = 0
+        }
+
+        /// Puts what is left, and waits for all of it.
+        mutating func finish() throws {
+            try putBatch()
+            take(try pipeline.drain())
+        }
+
+        private mutating func take(_ done: [PutInSteps.Summary]) {
+            for summary in done {
+                report.tiles += summary.stored
+                report.newBlobs += summary.newBlobs
+                onTheWay -= summary.stored + summary.refused.count
+                for (key, outcome) in summary.refused {
+                    if outcome == .olderThanStored {
+                        keepNewer(key)
+                    } else {
+                        skip(key.description, "larger than the cache's whole capacity")
+                    }
+                }
+            }
         }
     }
 }

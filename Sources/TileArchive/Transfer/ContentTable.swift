@@ -15,7 +15,7 @@ package struct ContentTable {
     private var file: ScratchFile?
     private let inMemory: Int
 
-    package init(count: UInt64, inMemory: Int = 1 << 18) throws {
+    package init(count: UInt64, inMemory: Int = 1 << 17) throws {
         self.inMemory = inMemory
         places = Array(repeating: Place(position: 0, length: 0), count: Int(min(count, UInt64(inMemory))))
         guard count > UInt64(inMemory) else { return }
