@@ -92,30 +92,16 @@ package final class GenericProxy: Responder {
         guard request.isPlainRead, let hit = request.withTargetBytes({ prepared.find($0, request.fields) }) else {
             return nil
         }
-        let now = time.now
-        guard case .fresh(let age) = hit.freshness.decision(at: now) else { return nil }
-        // What the store cannot tell at once is for the long way, errors included.
-        guard case .some(.tile(let tile)) = try? cache.store.readNow(hit.key), hit.matches(tile.entry) else {
-            return nil
-        }
-        if let selection = hit.selection {
-            // Without its marker a variant is gone, though nobody could remove it by name.
-            guard case .some(.tile(let tile)) = try? cache.store.readNow(selection.key),
-                tile.entry.metadata == selection.marker
-            else { return nil }
-        }
-        let isHead = request.method == .head
-        hit.write(
-            tile.data, age: age, timeToLive: hit.freshness.expires.seconds(since: now), isHead: isHead, answering,
-            &buffer)
-        return Answered(
-            status: hit.metadata.response.status, bodyBytes: isHead ? 0 : tile.data?.count ?? 0, cache: .hit)
+        return hit.answer(
+            isHead: request.method == .head, at: time.now, answering, from: cache.store, into: &buffer)
     }
 
     /// Makes a hit ready for the next time.
     func prepare(_ candidate: Candidate, for head: RequestHead) {
-        let target = head.withTargetBytes { Array($0) }
-        if let hit = PreparedHits.Hit(candidate, target: target, head.fields, via: viaText) { prepared.keep(hit) }
+        let hit = head.withTargetBytes {
+            PreparedHits.Hit(candidate, target: $0, head.fields, via: viaText, cache.store)
+        }
+        if let hit { prepared.keep(hit) }
     }
 
     // MARK: Everything else
