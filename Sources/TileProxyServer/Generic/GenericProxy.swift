@@ -20,6 +20,10 @@ package struct GenericSettings: Sendable {
     package var certificateAuthorities: String?
     /// How long a request waits for another one's answer before it goes on alone.
     package var collapseWait = TimeAmount.seconds(10)
+    /// Nanoseconds of a clock that never goes back, by which origins that fail are left alone.
+    package var ticks: @Sendable () -> UInt64 = { NIODeadline.now().uptimeNanoseconds }
+    /// Random bits, by which proxies that left an origin alone together do not come back together.
+    package var random: @Sendable () -> UInt64 = { .random(in: 0...UInt64.max) }
     /// A name for this proxy in `Via`, by which it knows a forwarding loop: unlike any other proxy's.
     package var viaName = "tileproxy-" + String(UInt32.random(in: 0...UInt32.max), radix: 36)
     /// Called for each answer that was served and could not be stored; on any thread.
@@ -38,6 +42,7 @@ package final class GenericCache: Sendable {
     let worker: StoreWorker
     let flights = Flights()
     let changes = Changes()
+    let health: OriginHealth
     let budget: StagingBudget
     let tls: NIOSSLContext?
     let underWay = Locked(0)
@@ -51,6 +56,7 @@ package final class GenericCache: Sendable {
         self.store = store
         self.settings = settings
         worker = StoreWorker(store: store, logger: settings.logger)
+        health = OriginHealth(ticks: settings.ticks, random: settings.random)
         budget = StagingBudget(limit: settings.stagingBytes)
         var tls = TLSConfiguration.makeClientConfiguration()
         if let file = settings.certificateAuthorities { tls.additionalTrustRoots = [.file(file)] }
