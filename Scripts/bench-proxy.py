@@ -234,6 +234,8 @@ class Bench:
         """Measures (name, server, prefix) in turns, to and fro."""
         seconds = seconds or self.options.seconds
         for name, server, prefix in candidates:
+            # Each tile once, so that all are warm however slow the machine is at the moment.
+            self.fill(server, prefix)
             self.wrk(server, prefix, 1)
         for round in range(self.options.rounds):
             for name, server, prefix in candidates if round % 2 == 0 else reversed(candidates):

@@ -32,6 +32,7 @@ final class Parts: Sendable {
         statistics = Statistics(startedAt: CacheClock.system.now())
         var client = AsyncHTTPClientTransport.Configuration()
         client.connectionsPerHost = configuration.limits.requestsPerHost
+        client.certificateAuthorities = configuration.certificateAuthorities
         secureTransport = AsyncHTTPClientTransport(configuration: client, eventLoopGroup: group)
         transport = LoopTransport(
             group: group, connectionsPerHost: configuration.limits.requestsPerHost, other: secureTransport)
@@ -41,6 +42,7 @@ final class Parts: Sendable {
             tiles: tiles, figures: CacheFigures(store: store), statistics: statistics, configuration: configuration)
         var settings = GenericSettings()
         settings.logger = logger
+        settings.certificateAuthorities = configuration.certificateAuthorities
         let statistics = statistics
         settings.onNotStored = { statistics.countNotStored() }
         do { generic = try GenericCache(routes: configuration.routes, store: store, settings: settings) } catch {
@@ -56,6 +58,8 @@ final class Parts: Sendable {
         server.host = configuration.host
         server.port = configuration.port
         server.logger = logger
+        let statistics = statistics
+        server.onAcceptFailure = { statistics.countAcceptFailure() }
         server.limits = ServerLimits(configuration.limits)
         server.limits.connections = connections
         let (ownsRoot, tiles) = (admin.ownsRoot, tiles)

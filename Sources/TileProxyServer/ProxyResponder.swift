@@ -45,6 +45,7 @@ package final class ProxyResponder: Responder {
     /// Whether a request is for a generic route, by its path alone.
     package static func isGeneric(_ request: RequestHead, hasSources: Bool, ownsRoot: Bool) -> Bool {
         let isTile = hasSources && request.withPathBytes(TileTarget.owns)
-        return !isTile && !isAdmin(request) && !(ownsRoot && request.path == "/")
+        let isRoot = request.withPathBytes { $0.isEmpty || $0.count == 1 && $0[0] == 47 }
+        return !isTile && !isAdmin(request) && !(ownsRoot && isRoot)
     }
 }

@@ -48,6 +48,7 @@ package struct ProxyService: Sendable {
         let log: AccessLog?
         do throws(ConfigError) {
             table = try SourceTable(configuration)
+            try configuration.checkCertificateAuthorities()
             log = try configuration.accessLog.map { wanted throws(ConfigError) in try AccessLog(wanted) }
         } catch { throw Failure(status: 64, message: error.description) }
         for warning in table.warnings { logger.warning("\(warning)") }

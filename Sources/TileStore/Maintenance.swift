@@ -34,6 +34,9 @@ final class Maintenance: Sendable {
     /// Not for this queue's own work.
     func waitForPending() { queue.sync {} }
 
+    /// Whether uses will be written down before long.
+    var isFlushScheduled: Bool { state.withLock { $0.flushScheduled } }
+
     /// Uses wait at most ten seconds before they are written down.
     func scheduleFlush() {
         let due = state.withLock { state in

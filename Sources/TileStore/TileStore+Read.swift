@@ -109,28 +109,41 @@ extension TileStore {
 
     @inline(__always)
     private func find(_ key: TileKey, recordsUse: Bool) throws -> Found? {
+        try look { tables, local, isFirstUse in
+            guard let packed = tables.packed(key, &local.names), let slot = tables.find(packed) else { return nil }
+            let entry = tables.entry(slot, key: key)
+            if recordsUse { note(PendingUse(key: packed, blob: entry.blob), &local, &isFirstUse) }
+            let blob = tables.entries[slot].pointee.blob
+            return Found(entry: entry, verified: blob != noSlot && tables.blobs[blob].pointee.isVerified)
+        }
+    }
+
+    /// Looks something up, after catching up if that is due; the body may be called twice.
+    @inline(__always)
+    func look<R>(_ body: (Tables, inout ReaderLocal, _ isFirstUse: inout Bool) -> R?) throws -> R? {
         var askForNews = false
-        var firstUse = false
-        func look() throws -> Found? {
-            try tables.read { tables, local -> Found? in
+        var isFirstUse = false
+        func once() throws -> R? {
+            try tables.read { tables, local -> R? in
                 if local.isClosed { throw closedError }
                 if !askForNews, catchUpIfDue(&local) { askForNews = true }
-                guard let packed = tables.packed(key, &local.names), let slot = tables.find(packed) else { return nil }
-                let entry = tables.entry(slot, key: key)
-                if recordsUse, !isReadOnly {
-                    firstUse = local.uses.note(PendingUse(key: packed, blob: entry.blob))
-                }
-                let blob = tables.entries[slot].pointee.blob
-                return Found(entry: entry, verified: blob != noSlot && tables.blobs[blob].pointee.isVerified)
+                return body(tables, &local, &isFirstUse)
             }
         }
-        var found = try look()
+        var found = try once()
         if askForNews {
             try catchUpOnRead()
-            found = try look()
+            found = try once()
         }
-        if firstUse { maintenance?.scheduleFlush() }
+        if isFirstUse { maintenance?.scheduleFlush() }
         return found
+    }
+
+    /// Notes a use under a stripe's lock.
+    @inline(__always)
+    func note(_ use: PendingUse, _ local: inout ReaderLocal, _ isFirst: inout Bool) {
+        // Noting it a second time, after catching up, must not hide that it was the first.
+        if !isReadOnly, local.uses.note(use) { isFirst = true }
     }
 
     // MARK: Blobs
@@ -151,36 +164,47 @@ extension TileStore {
         _ digest: BlobDigest, size: Int, verified: Bool, onlyCached: Bool
     ) throws(FileError) -> Data? {
         guard let memory = malloc(size + 1) else { throw FileError("allocate for", digest.path, ENOMEM) }
-        // One byte more than expected: a file that is too long shows without an fstat.
         let buffer = UnsafeMutableRawBufferPointer(start: memory, count: size + 1)
-        let count: Int?
         do throws(FileError) {
-            count = try digest.withPath { path throws(FileError) in
-                onlyCached ? try files.readCachedFile(path, into: buffer) : try files.readFile(path, into: buffer)
-            }
-        } catch {
-            free(memory)
-            // A link, a folder: something that the store never made is in the blob's place. The rest is the disk's fault.
-            if error.isForeignObject { return nil }
-            throw error
-        }
-        guard count == size else {
-            free(memory)
-            return nil
-        }
-        if needsCheck(verified) {
-            guard BlobDigest(hashing: UnsafeRawBufferPointer(rebasing: buffer[..<size])) == digest else {
+            guard try fill(buffer, digest, verified: verified, onlyCached: onlyCached) else {
                 free(memory)
                 return nil
             }
-            if !verified { markVerified(digest) }
+        } catch {
+            free(memory)
+            throw error
         }
         let data = Data(bytesNoCopy: memory, count: size, deallocator: .free)
         self.memory.insert(data, for: digest)
         return data
     }
 
-    private func needsCheck(_ verified: Bool) -> Bool {
+    /// Reads a blob's file into memory that has room for one byte more, so that a file that is too long shows without an
+    /// fstat; `false` if it is missing, of another length, no plain file, or has other bytes.
+    @inline(__always)
+    func fill(
+        _ buffer: UnsafeMutableRawBufferPointer, _ digest: BlobDigest, verified: Bool, onlyCached: Bool
+    ) throws(FileError) -> Bool {
+        let count: Int?
+        do throws(FileError) {
+            count = try digest.withPath { path throws(FileError) in
+                onlyCached ? try files.readCachedFile(path, into: buffer) : try files.readFile(path, into: buffer)
+            }
+        } catch {
+            // A link, a folder: something that the store never made is in the blob's place. The rest is the disk's fault.
+            if error.isForeignObject { return false }
+            throw error
+        }
+        let size = buffer.count - 1
+        guard count == size else { return false }
+        if needsCheck(verified) {
+            guard BlobDigest(hashing: UnsafeRawBufferPointer(rebasing: buffer[..<size])) == digest else { return false }
+            if !verified { markVerified(digest) }
+        }
+        return true
+    }
+
+    func needsCheck(_ verified: Bool) -> Bool {
         switch configuration.digestCheck {
         case .always: true
         case .first: !verified

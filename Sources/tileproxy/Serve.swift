@@ -50,6 +50,13 @@ struct Serve: AsyncParsableCommand {
         transform: ArgumentValues.route)
     var upstreams: [ProxyRoute] = []
 
+    @Option(
+        name: .customLong("certificate-authorities"),
+        help: ArgumentHelp(
+            "A PEM file of certificate authorities that https servers may have besides the system's.",
+            valueName: "file"))
+    var certificateAuthorities: String?
+
     @Option(help: "Event loops; each is a thread (default: 1).")
     var threads: Int?
 
@@ -74,6 +81,7 @@ struct Serve: AsyncParsableCommand {
         configuration.capacity = maxBytes ?? configuration.capacity
         configuration.memoryBytes = memory ?? configuration.memoryBytes
         configuration.threads = threads ?? configuration.threads
+        configuration.certificateAuthorities = certificateAuthorities ?? configuration.certificateAuthorities
         if let accessLog { configuration.accessLog = ProxyConfiguration.AccessLog(path: accessLog) }
         for source in sources {
             configuration.sources.removeAll { $0.name == source.name }

@@ -42,6 +42,7 @@ extension ProxyConfiguration {
             case "durability": isDurable = try node.choice(["relaxed": false, "durable": true])
             case "publicURL": publicURL = try node.publicURL()
             case "userAgent": userAgent = try node.fieldValue()
+            case "certificateAuthorities": certificateAuthorities = try node.text()
             case "page": hasPage = try node.truth()
             case "leaflet": leaflet = try node.text()
             case "metrics": hasMetrics = try node.truth()
@@ -67,9 +68,8 @@ extension ProxyConfiguration {
     }
 
     private static let keys = [
-        "cache", "listen", "threads", "capacity", "entries", "memory", "durability", "publicURL", "userAgent", "page",
-        "leaflet",
-        "metrics", "accessLog", "log", "limits", "sources", "upstreams",
+        "cache", "listen", "threads", "capacity", "entries", "memory", "durability", "publicURL", "userAgent",
+        "certificateAuthorities", "page", "leaflet", "metrics", "accessLog", "log", "limits", "sources", "upstreams",
     ]
 
     private static func accessLog(_ node: ConfigNode) throws(ConfigError) -> AccessLog {

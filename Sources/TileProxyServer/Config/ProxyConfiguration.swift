@@ -47,6 +47,8 @@ package struct ProxyConfiguration: Hashable, Sendable {
     /// How clients reach this server, without a slash at the end; `nil` for what they say in `Host`.
     package var publicURL: String?
     package var userAgent: String?
+    /// A PEM file of certificate authorities that `https` servers may have besides the system's.
+    package var certificateAuthorities: String?
     /// Whether the page and the figures it shows are served.
     package var hasPage = true
     /// The folder with Leaflet's files, for the page's map.
@@ -99,6 +101,7 @@ package struct ProxyConfiguration: Hashable, Sendable {
         compare("memory", \.memoryBytes)
         compare("durability", \.isDurable)
         compare("userAgent", \.userAgent)
+        compare("certificateAuthorities", \.certificateAuthorities)
         compare("limits", \.limits)
         compare("upstreams", \.routes)
         compare("page") { [$0.hasPage, $0.hasMetrics] }

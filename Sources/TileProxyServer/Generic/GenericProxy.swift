@@ -20,6 +20,10 @@ package struct GenericSettings: Sendable {
     package var certificateAuthorities: String?
     /// How long a request waits for another one's answer before it goes on alone.
     package var collapseWait = TimeAmount.seconds(10)
+    /// Nanoseconds of a clock that never goes back, by which origins that fail are left alone.
+    package var ticks: @Sendable () -> UInt64 = { NIODeadline.now().uptimeNanoseconds }
+    /// Random bits, by which proxies that left an origin alone together do not come back together.
+    package var random: @Sendable () -> UInt64 = { .random(in: 0...UInt64.max) }
     /// A name for this proxy in `Via`, by which it knows a forwarding loop: unlike any other proxy's.
     package var viaName = "tileproxy-" + String(UInt32.random(in: 0...UInt32.max), radix: 36)
     /// Called for each answer that was served and could not be stored; on any thread.
@@ -38,6 +42,7 @@ package final class GenericCache: Sendable {
     let worker: StoreWorker
     let flights = Flights()
     let changes = Changes()
+    let health: OriginHealth
     let budget: StagingBudget
     let tls: NIOSSLContext?
     let underWay = Locked(0)
@@ -51,6 +56,7 @@ package final class GenericCache: Sendable {
         self.store = store
         self.settings = settings
         worker = StoreWorker(store: store, logger: settings.logger)
+        health = OriginHealth(ticks: settings.ticks, random: settings.random)
         budget = StagingBudget(limit: settings.stagingBytes)
         var tls = TLSConfiguration.makeClientConfiguration()
         if let file = settings.certificateAuthorities { tls.additionalTrustRoots = [.file(file)] }
@@ -92,30 +98,16 @@ package final class GenericProxy: Responder {
         guard request.isPlainRead, let hit = request.withTargetBytes({ prepared.find($0, request.fields) }) else {
             return nil
         }
-        let now = time.now
-        guard case .fresh(let age) = hit.freshness.decision(at: now) else { return nil }
-        // What the store cannot tell at once is for the long way, errors included.
-        guard case .some(.tile(let tile)) = try? cache.store.readNow(hit.key), hit.matches(tile.entry) else {
-            return nil
-        }
-        if let selection = hit.selection {
-            // Without its marker a variant is gone, though nobody could remove it by name.
-            guard case .some(.tile(let tile)) = try? cache.store.readNow(selection.key),
-                tile.entry.metadata == selection.marker
-            else { return nil }
-        }
-        let isHead = request.method == .head
-        hit.write(
-            tile.data, age: age, timeToLive: hit.freshness.expires.seconds(since: now), isHead: isHead, answering,
-            &buffer)
-        return Answered(
-            status: hit.metadata.response.status, bodyBytes: isHead ? 0 : tile.data?.count ?? 0, cache: .hit)
+        return hit.answer(
+            isHead: request.method == .head, at: time.now, answering, from: cache.store, into: &buffer)
     }
 
     /// Makes a hit ready for the next time.
     func prepare(_ candidate: Candidate, for head: RequestHead) {
-        let target = head.withTargetBytes { Array($0) }
-        if let hit = PreparedHits.Hit(candidate, target: target, head.fields, via: viaText) { prepared.keep(hit) }
+        let hit = head.withTargetBytes {
+            PreparedHits.Hit(candidate, target: $0, head.fields, via: viaText, cache.store)
+        }
+        if let hit { prepared.keep(hit) }
     }
 
     // MARK: Everything else

@@ -19,10 +19,8 @@ struct Candidate: Sendable {
 
 /// How a variant was chosen.
 struct VariantChoice: Sendable {
-    /// The key of the URL's marker.
-    let key: TileKey
-    /// The marker's entry.
-    let marker: TileMetadata
+    /// The entry of the URL's marker.
+    let marker: TileEntry
     /// The fields that chose it.
     let names: [HTTPField.Name]
     /// Whether all of the URL's responses named these fields.
@@ -64,7 +62,7 @@ enum Lookup: Sendable {
             case .mustWait: return .mustWait
             case .tile(let found):
                 let choice = VariantChoice(
-                    key: primary, marker: tile.entry.metadata, names: names, isOnlyChoice: marker.sets.count == 1)
+                    marker: tile.entry, names: names, isOnlyChoice: marker.sets.count == 1)
                 let candidate = Candidate(key: key, found, choice)
                 if best.map({ $0.tile.entry.metadata.storedAt < found.entry.metadata.storedAt }) ?? true {
                     best = candidate

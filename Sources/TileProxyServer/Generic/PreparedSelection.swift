@@ -7,21 +7,18 @@ import TileStore
 ///
 /// Stricter than ``Vary``, which also compares by meaning (RFC 9111 §4.1); a request that only means the same goes the
 /// long way.
-struct PreparedSelection {
-    /// The key of the URL's marker.
-    let key: TileKey
-    /// The marker as it was: while it stands, its variants count.
-    let marker: TileMetadata
+final class PreparedSelection {
+    /// The URL's marker as it was: while it stands, its variants count.
+    let marker: KnownEntry
     /// The names of the fields in lower case, and the lines of each.
     private let fields: [(name: [UInt8], lines: [[UInt8]])]
 
     /// Remembers what a request said.
     ///
     /// `nil` where a later response might be the better match, or where `Connection` takes fields away.
-    init?(_ choice: VariantChoice, _ request: HeadFields) {
-        guard choice.isOnlyChoice, !request.mayHideFields else { return nil }
-        key = choice.key
-        marker = choice.marker
+    init?(_ choice: VariantChoice, _ request: HeadFields, _ store: TileStore) {
+        guard choice.isOnlyChoice, !request.mayHideFields, let marker = store.known(choice.marker) else { return nil }
+        self.marker = marker
         fields = choice.names.map { name in
             let name = Array(name.canonicalName.utf8)
             return (name, request.lines(of: name))

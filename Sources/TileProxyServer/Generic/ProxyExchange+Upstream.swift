@@ -34,6 +34,10 @@ extension ProxyExchange: UpstreamReceiver {
     }
 
     func upstreamSent(head: HTTPResponse, length: Int64?) {
+        hasHead = true
+        // What a gateway answers that got no answer itself; any other answer shows that the origin is there.
+        let isAway = (502...504).contains(head.status.code)
+        judge(isAway ? .status(head.status.code) : nil)
         guard let forwarding else { return }
         var response = head
         response.headerFields = head.headerFields.withoutConnectionFields
@@ -152,7 +156,13 @@ extension ProxyExchange: UpstreamReceiver {
         }
     }
 
-    func upstreamFailed(_ failure: UpstreamFailure) { if !drops { fail(failure) } }
+    func upstreamFailed(_ failure: UpstreamFailure) {
+        switch failure {
+        case .unreachable, .timeout, .closed, .malformed: if !hasHead { judge(.unreachable) }
+        case .overloaded, .cancelled: break
+        }
+        if !drops { fail(failure) }
+    }
 
     /// Remembers for the next time whether others should wait for such an answer.
     private func remember(wasOfUse: Bool) {

@@ -26,6 +26,8 @@ final class ProxyExchange: @unchecked Sendable {
     var collector: BodyCollector?
     /// Whether what the origin sends goes to the client.
     var passes = false
+    /// Whether the origin has begun to answer.
+    var hasHead = false
     /// Whether the origin's answer is only read to its end.
     var drops = false
     private var rounds = 0
@@ -33,6 +35,8 @@ final class ProxyExchange: @unchecked Sendable {
     private var hasWaitedForStore = false
     private(set) var hasWaited = false
     private var isOver = false
+    /// Others wait for what becomes of its question to an origin that has failed.
+    private var isProbe = false
 
     init(
         _ proxy: GenericProxy, _ route: ProxyRoute, _ keys: ResourceKeys, _ request: ProxyRequest, _ exchange: Exchange?
@@ -105,8 +109,39 @@ final class ProxyExchange: @unchecked Sendable {
             exchange?.cacheResult = .miss
             reply(504, "Nothing that fits is stored.", nil, detail: "only-if-cached")
             end()
-        case .forward(let forwarding): forward(forwarding)
+        case .forward(let forwarding):
+            if !serveWithout(forwarding) { forward(forwarding) }
         }
+    }
+
+    /// Answers from what is stored while an origin that has failed is left alone; `false` if it has to be asked.
+    private func serveWithout(_ forwarding: Forwarding) -> Bool {
+        guard let candidate = forwarding.candidate, exchange != nil, !isProbe else { return false }
+        // Where stale is forbidden whatever happens, the origin is asked whatever has happened.
+        let freshness = candidate.response.freshness
+        guard freshness.mayServe(after: .unreachable, asking: request.asking, at: now) else { return false }
+        switch cache.health.leave(for: route.origin) {
+        case .ask: return false
+        case .probe:
+            isProbe = true
+            return false
+        case .wait(let failure):
+            guard freshness.mayServe(after: failure, asking: request.asking, at: now) else { return false }
+            exchange?.cacheResult = .stale
+            var status = CacheStatus(cache: "tileproxy")
+            status.hit = true
+            status.timeToLive = freshness.expires.seconds(since: now)
+            status.detail = failure == .unreachable ? "origin-unreachable" : "stale-if-error"
+            send(candidate.response, candidate, age: freshness.age(at: now), status)
+            end()
+            return true
+        }
+    }
+
+    /// Tells what became of the question, for those who could do without an answer.
+    func judge(_ failure: OriginFailure?) {
+        isProbe = false
+        if let failure { cache.health.failed(route.origin, failure) } else { cache.health.answered(route.origin) }
     }
 
     /// Waits for what is just being stored for the request's URL, once: who has seen an answer's end must find it here.
@@ -153,12 +188,16 @@ final class ProxyExchange: @unchecked Sendable {
 
     /// Refreshes what was just served stale, if nobody is at it.
     private func refreshBehind(_ candidate: Candidate) {
+        let leave = cache.health.leave(for: route.origin)
+        if case .wait = leave { return }
         guard let key = request.key, let ticket = cache.flights.startAlone(flightKey(key), isOpen: true) else {
+            if leave == .probe { cache.health.abandoned(route.origin) }
             return
         }
         let behind = ProxyExchange(proxy, route, keys, request.refreshing, nil)
         behind.ticket = ticket
         behind.goesAlone = true
+        behind.isProbe = leave == .probe
         behind.forwarding = Forwarding(behind.request, candidate, .stale)
         proxy.run(behind)
     }
@@ -332,6 +371,7 @@ final class ProxyExchange: @unchecked Sendable {
     func end() {
         guard !isOver else { return }
         isOver = true
+        if isProbe { cache.health.abandoned(route.origin) }
         land(.useless)
         if let permit { cache.changes.giveBack(permit) }
         permit = nil

@@ -49,6 +49,7 @@ final class AcceptErrors: Sendable {
     }
 
     private let logger: Logger
+    private let onFailure: (@Sendable () -> Void)?
     private let state = NIOLockedValueBox(State())
 
     /// How long nothing is accepted after a failure.
@@ -56,7 +57,10 @@ final class AcceptErrors: Sendable {
     /// How long nothing more is said of it.
     private static let silence = TimeAmount.seconds(10)
 
-    init(logger: Logger) { self.logger = logger }
+    init(logger: Logger, onFailure: (@Sendable () -> Void)? = nil) {
+        self.logger = logger
+        self.onFailure = onFailure
+    }
 
     /// How often it has happened.
     var count: Int { state.withLockedValue { $0.count } }
@@ -72,6 +76,7 @@ final class AcceptErrors: Sendable {
             state.quietUntil = now + Self.silence
             return true
         }
+        onFailure?()
         if speaks { logger.error("cannot accept connections", metadata: ["error": "\(error)"]) }
         return Self.pause
     }

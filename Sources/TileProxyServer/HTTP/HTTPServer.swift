@@ -20,6 +20,8 @@ package final class HTTPServer: Sendable {
         package var clock = LoopTime.system
         /// Is told of every request.
         package var observer: (any ExchangeObserver)?
+        /// Called each time a connection could not be accepted; on any event loop.
+        package var onAcceptFailure: (@Sendable () -> Void)?
         /// For what an operator should know.
         package var logger = Logger(label: "tileproxy")
 
@@ -77,7 +79,7 @@ package final class HTTPServer: Sendable {
         let counter = ConnectionCounter(limit: configuration.limits.connections)
         let logger = configuration.logger
         let byLoop = parts
-        let acceptErrors = AcceptErrors(logger: logger)
+        let acceptErrors = AcceptErrors(logger: logger, onFailure: configuration.onAcceptFailure)
         let bootstrap = ServerBootstrap(group: group)
             .serverChannelOption(.backlog, value: 1024)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)

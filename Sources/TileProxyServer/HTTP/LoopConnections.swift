@@ -12,6 +12,7 @@ final class LoopConnections {
     private(set) var isDraining = false
     private var open: [ObjectIdentifier: HTTPConnection] = [:]
     private var whenEmpty: [EventLoopPromise<Void>] = []
+    private var scratch = ByteBuffer()
 
     init(limits: ServerLimits, time: LoopTime, hostNames: Set<String>, observer: (any ExchangeObserver)?) {
         self.limits = limits
@@ -21,6 +22,22 @@ final class LoopConnections {
     }
 
     var count: Int { open.count }
+
+    /// Room to put answers together, which all connections use in turns.
+    func takeScratch(_ allocator: ByteBufferAllocator) -> ByteBuffer {
+        guard scratch.capacity > 0 else { return allocator.buffer(capacity: 8192) }
+        var taken = ByteBuffer()
+        swap(&taken, &scratch)
+        return taken
+    }
+
+    /// Keeps the room for the next answer; what is still on its way to a client is left to that.
+    func giveBack(_ buffer: inout ByteBuffer) {
+        guard (1...65536).contains(buffer.capacity) else { return }
+        swap(&buffer, &scratch)
+        buffer = ByteBuffer()
+        scratch.clear()
+    }
 
     func add(_ connection: HTTPConnection) { open[ObjectIdentifier(connection)] = connection }
 

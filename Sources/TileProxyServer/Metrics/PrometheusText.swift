@@ -10,6 +10,9 @@ struct PrometheusText {
         add("refused_messages_total", "counter", "Messages that broke the rules of HTTP or a limit.") {
             $0.line("", figures.refusedMessages)
         }
+        add("accept_failures_total", "counter", "Times that a connection could not be accepted.") {
+            $0.line("", figures.acceptFailures)
+        }
         add("tiles_not_stored_total", "counter", "Tiles that were fetched and served but could not be stored.") {
             $0.line("", figures.notStored)
         }

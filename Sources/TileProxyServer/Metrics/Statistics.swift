@@ -25,6 +25,7 @@ package final class Statistics: Sendable {
         var refusedMessages = 0
         var notStored = 0
         var refreshFailures = 0
+        var acceptFailures = 0
         var reloads = 0
         var failedReloads = 0
     }
@@ -57,6 +58,7 @@ package final class Statistics: Sendable {
     func countRefusedMessage() { state.withLock { $0.refusedMessages += 1 } }
     func countNotStored() { state.withLock { $0.notStored += 1 } }
     func countRefreshFailure() { state.withLock { $0.refreshFailures += 1 } }
+    func countAcceptFailure() { state.withLock { $0.acceptFailures += 1 } }
     func countReload(ok: Bool) { state.withLock { if ok { $0.reloads += 1 } else { $0.failedReloads += 1 } } }
 
     /// All figures at one moment.
@@ -70,6 +72,8 @@ package final class Statistics: Sendable {
         package var notStored = 0
         /// Refreshes in the background that failed.
         package var refreshFailures = 0
+        /// Connections that could not be accepted.
+        package var acceptFailures = 0
         package var reloads = 0
         package var failedReloads = 0
         package var startedAt = Timestamp.distantPast
@@ -89,6 +93,7 @@ package final class Statistics: Sendable {
             result.refusedMessages = state.refusedMessages
             result.notStored = state.notStored
             result.refreshFailures = state.refreshFailures
+            result.acceptFailures = state.acceptFailures
             result.reloads = state.reloads
             result.failedReloads = state.failedReloads
             result.startedAt = startedAt

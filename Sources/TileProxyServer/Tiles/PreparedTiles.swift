@@ -1,4 +1,5 @@
 import HTTPCaching
+import HTTPTypes
 import NIOCore
 import TileStore
 
@@ -19,47 +20,58 @@ struct PreparedTiles {
         }
     }
 
-    /// What is sent for an entry, but for what changes from answer to answer.
-    final class Block {
-        let key: TileKey
-        let blob: BlobDigest?
-        let freshness: StoredFreshness
-        let metadata: TileMetadata
-        /// Fields that a 304 has too.
-        let common: [UInt8]
-        /// Fields about the bytes, with `Content-Length`.
-        let content: [UInt8]
-        /// The entity tag as an `If-None-Match` of a browser has it.
-        let tag: [UInt8]
-        /// Whether only clients that take gzip get this.
-        let needsGzip: Bool
-        let size: Int
-
-        init(
-            key: TileKey, entry: TileEntry, common: [UInt8], content: [UInt8], tag: [UInt8], needsGzip: Bool
-        ) {
-            self.key = key
-            blob = entry.blob
-            metadata = entry.metadata
-            freshness = StoredFreshness(entry.metadata)
-            self.common = common
-            self.content = content
-            self.tag = tag
-            self.needsGzip = needsGzip
-            size = entry.size
+    /// What is sent for an entry, but for what changes from answer to answer: one allocation of some 400 bytes.
+    struct Block {
+        /// What has to be known of it, in front of its bytes.
+        struct Header {
+            let known: KnownEntry
+            /// Where the fields end that a 304 has too; those about the bytes, with `Content-Length`, follow.
+            let commonEnd: Int32
+            let end: Int32
+            /// Where the entity tag stands, as an `If-None-Match` of a browser has it.
+            let tagStart: Int32
+            let tagEnd: Int32
+            /// Whether only clients that take gzip get this.
+            let needsGzip: Bool
         }
 
-        /// Whether an entry is still in the state that this was made from.
+        private let storage: ManagedBuffer<Header, UInt8>
+
+        /// Makes a block from the lines of fields.
+        init(_ known: KnownEntry, common: HTTPFields, content: HTTPFields, needsGzip: Bool) {
+            var lines = ByteBuffer()
+            var tag = 0..<0
+            for field in common {
+                lines.writeField(field)
+                guard field.name == .eTag else { continue }
+                let end = lines.writerIndex - 2
+                tag = (end - field.withUnsafeBytesOfValue(\.count))..<end
+            }
+            let commonEnd = lines.writerIndex
+            lines.writeFields(content)
+            lines.writeField("Content-Length: ", known.size)
+            let header = Header(
+                known: known, commonEnd: Int32(clamping: commonEnd), end: Int32(clamping: lines.writerIndex),
+                tagStart: Int32(clamping: tag.lowerBound), tagEnd: Int32(clamping: tag.upperBound),
+                needsGzip: needsGzip)
+            storage = .create(minimumCapacity: lines.writerIndex) { _ in header }
+            storage.withUnsafeMutablePointerToElements { start in
+                lines.withUnsafeReadableBytes {
+                    UnsafeMutableRawBufferPointer(start: start, count: $0.count).copyMemory(from: $0)
+                }
+            }
+        }
+
+        /// Runs a body on the header and on all lines.
         @inline(__always)
-        func matches(_ entry: TileEntry) -> Bool {
-            let now = entry.metadata
-            return entry.blob == blob && now.storedAt == metadata.storedAt && now.expires == metadata.expires
-                && now.initialAge == metadata.initialAge && now.lastModified == metadata.lastModified
-                && now.response == metadata.response
+        func read<R>(_ body: (Header, UnsafeRawBufferPointer) -> R) -> R {
+            storage.withUnsafeMutablePointers { header, bytes in
+                body(header.pointee, UnsafeRawBufferPointer(start: bytes, count: Int(header.pointee.end)))
+            }
         }
 
         /// About how much memory it takes.
-        var cost: Int { common.count + content.count + tag.count + 400 }
+        var cost: Int { read { header, _ in Int(header.end) + 256 } }
     }
 
     private var young: [Place: Block] = [:]

@@ -56,7 +56,7 @@ struct TileFetch: Sendable {
     private func outcome(_ tile: CachedTile, wasKnown: Bool, _ now: HTTPDate) throws -> Outcome {
         let (served, entry) = try served(tile, wasKnown: wasKnown, now)
         let reply = TileReply(served, of: source, to: request, now: now, boundary: Self.boundary())
-        let block = entry.flatMap { Self.block(key, $0, source) }.map(Handed.init)
+        let block = entry.flatMap { Self.block($0, source, service.cache.store) }.map(Handed.init)
         return Outcome(reply: reply, block: block)
     }
 
@@ -227,7 +227,7 @@ struct TileFetch: Sendable {
     static func boundary() -> String { String(UInt64.random(in: 0...UInt64.max), radix: 36) }
 
     /// The header block of an entry, if it is one that many requests can share.
-    static func block(_ key: TileKey, _ entry: TileEntry, _ source: ServedSource) -> PreparedTiles.Block? {
+    static func block(_ entry: TileEntry, _ source: ServedSource, _ store: TileStore) -> PreparedTiles.Block? {
         let metadata = entry.metadata
         guard entry.blob != nil, metadata.response.status == 200, !metadata.response.noCache,
             let type = metadata.response.mediaType
@@ -235,24 +235,12 @@ struct TileFetch: Sendable {
         let coding = metadata.response.contentEncoding
         // Vector tiles that do not say how they are coded have to be looked at.
         guard coding == nil && source.configuration.servedKind != .vector || coding == "gzip" else { return nil }
+        guard let known = store.known(entry) else { return nil }
         let tag = TileFields.tag(metadata, blob: entry.blob, isDecoded: false)
         let common = TileFields.common(
             metadata, tag: tag, varies: coding != nil, mayBeKept: true, allowedOrigin: source.allowedOrigin)
-        var content = lines(TileFields.content(type: type, coding: coding))
-        content += Array("Content-Length: \(entry.size)\r\n".utf8)
         return PreparedTiles.Block(
-            key: key, entry: entry, common: lines(common), content: content, tag: Array((tag ?? "").utf8),
-            needsGzip: coding != nil)
-    }
-
-    private static func lines(_ fields: HTTPFields) -> [UInt8] {
-        var bytes: [UInt8] = []
-        for field in fields {
-            bytes += Array(field.name.rawName.utf8) + [58, 32]
-            field.withUnsafeBytesOfValue { bytes += Array($0) }
-            bytes += [13, 10]
-        }
-        return bytes
+            known, common: common, content: TileFields.content(type: type, coding: coding), needsGzip: coding != nil)
     }
 }
 

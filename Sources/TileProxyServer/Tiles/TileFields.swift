@@ -97,6 +97,14 @@ extension StoredFreshness {
             storedAt: HTTPDate(seconds: metadata.storedAt.seconds), initialAge: metadata.initialAge,
             expires: HTTPDate(seconds: metadata.expires.seconds))
     }
+
+    /// The numbers of an entry, as far as they count while it is fresh.
+    @inline(__always)
+    init(_ known: KnownEntry) {
+        self.init(
+            storedAt: HTTPDate(seconds: known.storedAt.seconds), initialAge: known.initialAge,
+            expires: HTTPDate(seconds: known.expires.seconds))
+    }
 }
 
 extension HTTPField.Name {

@@ -89,49 +89,57 @@ package final class TileResponder {
         guard request.method == .get || request.method == .head, request.body == .none,
             case .tile(let found) = request.withPathBytes(look), let block = prepared.find(found.place)
         else { return nil }
+        return block.read { header, lines in
+            answer(request, answering, header, lines, found.source, into: &buffer)
+        }
+    }
+
+    /// Answers with a block, if it still holds.
+    @inline(__always)
+    private func answer(
+        _ request: RequestHead, _ answering: borrowing Answering, _ block: PreparedTiles.Block.Header,
+        _ lines: UnsafeRawBufferPointer, _ source: ServedSource, into buffer: inout ByteBuffer
+    ) -> Answered? {
         let conditions = request.fields.present.intersection(.conditions)
         let isRevalidation = conditions == FieldSet(.ifNoneMatch)
         guard conditions.isEmpty || isRevalidation else { return nil }
         if block.needsGzip, !request.fields.permitsGzip { return nil }
         let now = time.now
-        guard block.freshness.isFresh(at: now) else { return nil }
-        // What the store cannot tell at once is for the long way, errors included.
-        guard case .some(.tile(let tile)) = try? store.readNow(block.key), block.matches(tile.entry),
-            let data = tile.data
-        else { return nil }
-        var isNotModified = false
+        let freshness = StoredFreshness(block.known)
+        guard freshness.isFresh(at: now) else { return nil }
         if isRevalidation {
-            isNotModified =
-                request.fields.withValue(of: .ifNoneMatch) { value in
-                    value.count == block.tag.count && value.elementsEqual(block.tag)
-                } ?? false
-            guard isNotModified else { return nil }
+            let tag = lines.part(Int(block.tagStart), Int(block.tagEnd))
+            let isSame = request.fields.withValue(of: .ifNoneMatch) { value in
+                value.count == tag.count && !tag.isEmpty && value.elementsEqual(tag)
+            }
+            guard isSame ?? false else { return nil }
         }
-        let isHead = request.method == .head
-        buffer.reserveCapacity(
-            minimumWritableBytes: block.common.count + block.content.count + (isHead ? 0 : data.count) + 256)
-        if isNotModified {
+        // What the store cannot tell at once is for the long way, errors included.
+        guard let body = try? store.find(block.known) else { return nil }
+        let size = request.method == .head || isRevalidation ? 0 : block.known.size
+        let start = buffer.writerIndex
+        buffer.reserveCapacity(minimumWritableBytes: lines.count + size + 257)
+        if isRevalidation {
             buffer.writeStaticString("HTTP/1.1 304 Not Modified\r\n")
         } else {
             buffer.writeStaticString("HTTP/1.1 200 OK\r\n")
         }
         time.writeDate(into: &buffer)
-        buffer.writeBytes(block.common)
-        buffer.writeField("Age: ", block.freshness.age(at: now))
+        buffer.writeBytes(lines.part(0, Int(block.commonEnd)))
+        buffer.writeField("Age: ", freshness.age(at: now))
         buffer.writeStaticString("Cache-Status: tileproxy; hit; ttl=")
-        buffer.writeDecimal(block.freshness.expires.seconds(since: now))
+        buffer.writeDecimal(freshness.expires.seconds(since: now))
         buffer.writeStaticString("\r\n")
-        if !isNotModified { buffer.writeBytes(block.content) }
+        if !isRevalidation { buffer.writeBytes(lines.part(Int(block.commonEnd), lines.count)) }
         answering.writeConnection(into: &buffer)
         buffer.writeStaticString("\r\n")
-        var sent = 0
-        if !isNotModified, !isHead {
-            data.withUnsafeBytes { _ = buffer.writeBytes($0) }
-            sent = data.count
+        guard size == 0 || buffer.write(body, size, from: store) else {
+            buffer.moveWriterIndex(to: start)
+            return nil
         }
-        let status = isNotModified ? 304 : 200
-        stripes[found.source.index].add(.hit, status: status, bytes: sent)
-        return Answered(status: status, bodyBytes: sent, cache: .hit)
+        let status = isRevalidation ? 304 : 200
+        stripes[source.index].add(.hit, status: status, bytes: size)
+        return Answered(status: status, bodyBytes: size, cache: .hit)
     }
 
     // MARK: In its own time
@@ -207,7 +215,7 @@ package final class TileResponder {
             status.timeToLive = Int(clamping: tile.entry.metadata.expires.seconds &- now.seconds)
             let served = ServedTile(
                 data: tile.data, metadata: tile.entry.metadata, blob: tile.entry.blob, status: status, result: .hit)
-            if let block = TileFetch.block(key, tile.entry, source) { prepared.keep(block, at: found.place) }
+            if let block = TileFetch.block(tile.entry, source, store) { prepared.keep(block, at: found.place) }
             let reply = TileReply(served, of: source, to: request, now: now, boundary: TileFetch.boundary())
             send(reply, source, reply.result, exchange)
             return

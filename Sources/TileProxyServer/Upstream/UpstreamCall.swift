@@ -12,6 +12,7 @@ package final class UpstreamCall {
     /// Whether it was sent on a connection that had been used before.
     var usedKeptConnection = false
     var wasRepeated = false
+    let madeAt = NIODeadline.now()
     private(set) var isOver = false
     private(set) var requestIsComplete: Bool
     private(set) var isPaused = false

@@ -133,10 +133,20 @@ package final class UpstreamPool {
     /// Looks at every connection for what has taken too long.
     func sweep(at now: NIODeadline) {
         for connection in all.values { connection.check(at: now) }
+        failLate(at: now)
         if all.isEmpty, connecting == 0, waiting.isEmpty {
             sweeping?.cancel()
             sweeping = nil
         }
+    }
+
+    /// Those who have waited for a connection for as long as an answer may take are told that there will be none: an
+    /// origin that hangs must not make them wait for all who came before.
+    private func failLate(at now: NIODeadline) {
+        let late = waiting.filter { $0.madeAt + limits.head <= now }
+        guard !late.isEmpty else { return }
+        waiting.removeAll { $0.madeAt + limits.head <= now }
+        for call in late { call.fail(.timeout) }
     }
 
     /// Closes what is idle, for a server that goes down.

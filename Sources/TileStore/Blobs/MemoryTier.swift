@@ -19,6 +19,8 @@ final class MemoryTier: @unchecked Sendable {
     // A shard is touched only under its own lock, which is its first member.
     private let memory: UnsafeMutableRawPointer
     private let count: Int
+    /// What a shard may hold.
+    private let bound: Int
     /// What a blob costs beside its bytes.
     static let overhead = 160
     // Two cache lines, so that neighbours do not disturb each other.
@@ -30,10 +32,11 @@ final class MemoryTier: @unchecked Sendable {
         var power = 1
         while power * 2 <= most { power *= 2 }
         count = bytes <= 0 ? 0 : power
+        bound = bytes <= 0 ? 0 : bytes / power
         memory = .allocate(byteCount: max(1, count) * Self.spacing, alignment: 128)
         for i in 0..<count {
             (memory + i * Self.spacing).bindMemory(to: Shard.self, capacity: 1)
-                .initialize(to: Shard(bound: bytes / count))
+                .initialize(to: Shard(bound: bound))
             rawLockInitialize(lock(i))
         }
     }
@@ -68,6 +71,10 @@ final class MemoryTier: @unchecked Sendable {
 
     @inline(__always)
     func data(for digest: BlobDigest) -> Data? { withShard(of: digest) { $0.use(digest) } ?? nil }
+
+    /// Whether a blob of so many bytes can be kept at all.
+    @inline(__always)
+    func takes(_ size: Int) -> Bool { size + Self.overhead <= bound }
 
     func insert(_ data: Data, for digest: BlobDigest) { withShard(of: digest) { $0.insert(data, digest) } }
 

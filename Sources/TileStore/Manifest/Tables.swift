@@ -71,6 +71,11 @@ final class Tables {
     @exclusivity(unchecked) var lastVariantMark: (UInt64, UInt64) = (0, 0)
     @exclusivity(unchecked) var lastVariantNumber: UInt16 = 0
     let hashSeed: UInt64
+    /// No other tables of this process have it: packed keys mean something only together with it.
+    let number = nextTablesNumber.withLock { next in
+        next &+= 1
+        return next
+    }
 
     struct ResourceName: Hashable {
         var source: UInt16
@@ -218,3 +223,5 @@ extension Tables {
         return probes
     }
 }
+
+private let nextTablesNumber = Locked<UInt32>(0)

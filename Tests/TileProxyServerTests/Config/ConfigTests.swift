@@ -2,6 +2,7 @@ import Foundation
 import HTTPTypes
 import Testing
 import TileCache
+import TileCacheTesting
 import TileStore
 
 @testable import TileProxyServer
@@ -135,6 +136,7 @@ struct ConfigTests {
         WrongConfig("log: {level: loud}", "expected one of"),
         WrongConfig("upstreams: [nothing]", "upstreams"),
         WrongConfig("sources: 3", "expected keys with values"),
+        WrongConfig("certificateAuthority: a.pem", "did you mean certificateAuthorities?"),
     ]
 
     @Test(arguments: wrong)
@@ -163,6 +165,18 @@ struct ConfigTests {
         #expect(throws: ConfigError.self) { try configuration.validate("t") }
         configuration = try Self.read("cache: /c")
         #expect(throws: ConfigError.self) { try configuration.validate("t") }
+    }
+
+    @Test
+    func certificateAuthoritiesAreAFileThatHasSome() throws {
+        let configuration = try Self.read("cache: /c\ncertificateAuthorities: /nowhere/ca.pem")
+        #expect(configuration.certificateAuthorities == "/nowhere/ca.pem")
+        let error = try #require(throws: ConfigError.self) { try configuration.checkCertificateAuthorities() }
+        #expect(error.description.contains("certificateAuthorities: /nowhere/ca.pem cannot be read"))
+        #expect(configuration.needingRestart(from: try Self.read("cache: /c")) == ["certificateAuthorities"])
+        try ProxyConfiguration().checkCertificateAuthorities()
+        guard let certificate = try TestCertificate() else { return print("no openssl command: not tested") }
+        try Self.read("certificateAuthorities: \(certificate.path)").checkCertificateAuthorities()
     }
 
     @Test

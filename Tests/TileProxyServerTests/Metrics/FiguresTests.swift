@@ -1,4 +1,6 @@
+import Foundation
 import HTTPCaching
+import Logging
 import NIOCore
 import NIOEmbedded
 import Testing
@@ -73,6 +75,17 @@ struct FiguresTests {
             }
         }
         #expect(helps == types)
+    }
+
+    @Test
+    func connectionsThatCouldNotBeAcceptedAreCounted() throws {
+        let statistics = try figures()
+        let errors = AcceptErrors(logger: Logger(label: "test")) { statistics.countAcceptFailure() }
+        let isShortage = errors.pause(after: IOError(errnoCode: EMFILE, reason: "accept")) != nil
+        let isNoShortage = errors.pause(after: IOError(errnoCode: ECONNABORTED, reason: "accept")) == nil
+        #expect(isShortage && isNoShortage && errors.count == 1)
+        let text = PrometheusText(statistics.snapshot, store: nil, evicted: RemovalReport()).text
+        #expect(text.contains("\ntileproxy_accept_failures_total 1\n"))
     }
 
     @Test

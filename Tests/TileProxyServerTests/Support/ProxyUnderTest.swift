@@ -35,6 +35,9 @@ final class ProxyUnderTest {
         settings.upstream.connect = .seconds(60)
         settings.upstream.head = .seconds(300)
         settings.upstream.sweep = .milliseconds(20)
+        let ticks = clock
+        settings.ticks = { ticks.ticks }
+        settings.random = { 0 }
         configure(&settings)
         let base = "http://127.0.0.1:\(origin?.port ?? 1)"
         let parsed = try routes.map { try ProxyRoute($0.replacingOccurrences(of: "ORIGIN", with: base)) }

@@ -1,0 +1,86 @@
+import NIOCore
+
+// How a connection ends, and when.
+extension HTTPConnection {
+    /// Closes after what is written has gone out.
+    ///
+    /// If the client may still be sending, only our half is closed at first: else its unread bytes would make the system
+    /// reset the connection and take our answer back.
+    func finishConnection(drains: Bool = false) {
+        flushIfNeeded()
+        guard let context else { return }
+        input = nil
+        guard drains, !inputEnded else {
+            phase = .closed
+            deadline = .now() + limits.writeStall
+            // Whatever is still in flight goes out first: close waits for the writes before it.
+            let channel = context.channel
+            context.writeAndFlush(wrapOutboundOut(ByteBuffer())).whenComplete { _ in channel.close(promise: nil) }
+            return
+        }
+        phase = .lingering
+        deadline = .now() + .seconds(2)
+        context.close(mode: .output, promise: nil)
+        resumeReading()
+    }
+
+    /// Closes at once, so that the client sees that the response is not complete.
+    func abort() {
+        if case .exchange(let exchange) = phase { report(exchange) }
+        phase = .closed
+        flushIfNeeded()
+        context?.close(promise: nil)
+    }
+
+    func closed() {
+        loop.remove(self)
+        if case .exchange(let exchange) = phase {
+            phase = .closed
+            let demand = bodyDemand
+            bodyDemand = nil
+            exchange.clientIsGone()
+            demand?(.failed)
+            report(exchange)
+        }
+        phase = .closed
+        writableCallbacks = []
+        input = nil
+        context = nil
+    }
+
+    /// The server is going down: idle connections close now, busy ones after their answer.
+    func drain() {
+        if case .head = phase, (input?.readableBytes ?? 0) == 0 { finishConnection() }
+    }
+
+    /// Closes whatever is under way.
+    func kill() { context?.close(promise: nil) }
+
+    // MARK: Time
+
+    func settleDeadline() {
+        guard case .head = phase else { return }
+        deadline = headBegan.map { $0 + limits.head } ?? .now() + limits.idle
+    }
+
+    /// Acts on what has taken too long.
+    func check(at now: NIODeadline) {
+        if let stalledSince, stalledSince + limits.writeStall <= now {
+            context?.close(promise: nil)
+            return
+        }
+        switch phase {
+        case .head where deadline <= now:
+            if headBegan != nil {
+                var output = ByteBuffer()
+                refuse(Violation(408, "the request took too long"), &output)
+            } else {
+                context?.close(promise: nil)
+            }
+        case .exchange where bodyDemand != nil && isBodyIncomplete && deadline <= now:
+            failBody(Violation(408, "the request's body took too long"))
+        case .lingering where deadline <= now, .closed where deadline <= now: context?.close(promise: nil)
+        default: break
+        }
+    }
+}

@@ -1,0 +1,187 @@
+import HTTPCaching
+import NIOCore
+import Testing
+import TileStore
+import TileStoreTesting
+
+@testable import TileProxyServer
+
+/// Origins that fail are left alone for a while, longer each time, by whom that costs nothing but freshness.
+@Suite(.timeLimit(.minutes(30)), .serialized, .ownThreads)
+struct OriginBackoffTests {
+    private static let second: UInt64 = 1_000_000_000
+
+    // MARK: The rule
+
+    @Test
+    func theWaitDoublesUpToAMinuteAndAnAnswerEndsIt() {
+        var known = OriginBackoff()
+        var now: UInt64 = 0
+        for wait in [1, 2, 4, 8, 16, 32, 60, 60] as [UInt64] {
+            let asks = known.mayAsk(at: now)
+            // With these random bits it waits for all of it.
+            known.failed(.unreachable, at: now, random: wait * Self.second / 2)
+            let asksTooSoon = known.mayAsk(at: now + wait * Self.second - 1)
+            #expect(asks && !asksTooSoon, "\(wait) s")
+            now += wait * Self.second
+        }
+        known.answered()
+        let answers = (known.mayAsk(at: now), known.mayAsk(at: now))
+        #expect(known.isUnblemished && answers == (true, true))
+    }
+
+    @Test
+    func oneAsksAndTheOthersWaitForIt() {
+        var known = OriginBackoff()
+        known.failed(.status(503), at: 0, random: 0)
+        #expect(known.last == .status(503))
+        let later = 10 * Self.second
+        let end = later + OriginBackoff.patience
+        let asked = [later, later, end - 1, end, end].map { known.mayAsk(at: $0) }
+        #expect(asked == [true, false, false, true, false], "what has told nothing for too long is given up")
+        known.abandoned()
+        let asksAgain = known.mayAsk(at: end)
+        #expect(asksAgain)
+    }
+
+    @Test
+    func failuresOfRequestsThatWereUnderWayCountOnce() {
+        var (one, many) = (OriginBackoff(), OriginBackoff())
+        one.failed(.unreachable, at: 0, random: 0)
+        for i in 0..<100 { many.failed(.unreachable, at: UInt64(i), random: 0) }
+        #expect(one == many)
+    }
+
+    // MARK: The route
+
+    /// An origin that answers once per connection, until it shall not.
+    private static func origin(_ fails: Locked<Bool>, _ control: String = "max-age=1") throws -> ScriptedOrigin {
+        try ScriptedOrigin { request, wire in
+            guard !fails.withLock({ $0 }) else { return false }
+            wire.send(reply("200 OK", ["Cache-Control: \(control)", "Connection: close"], "v\(request.number)"))
+            return false
+        }
+    }
+
+    @Test
+    func whatIsStoredIsServedAtOnceWhileTheOriginIsLeftAlone() async throws {
+        let fails = Locked(false)
+        let origin = try Self.origin(fails)
+        try await withProxy(origin) { proxy async throws in
+            _ = try (proxy.ask("GET", "/a"), proxy.ask("GET", "/b"))
+            fails.withLock { $0 = true }
+            proxy.clock.advance(seconds: 10)
+            func expect(_ target: String, _ status: String, asked count: Int, _ text: String) throws {
+                let answer = try proxy.ask("GET", target)
+                #expect(answer["Cache-Status"] == "tileproxy; " + status)
+                #expect(answer.text == text && origin.count == count)
+            }
+            let (asked, served) = (
+                "fwd=stale; ttl=-9; detail=origin-unreachable", "hit; ttl=-9; detail=origin-unreachable"
+            )
+            try expect("/a", asked, asked: 3, "v1")
+            // All of the origin is left alone.
+            try expect("/a", served, asked: 3, "v1")
+            try expect("/b", served, asked: 3, "v2")
+            // But by those who could not be served.
+            #expect(try proxy.ask("GET", "/new").status == 502)
+            #expect(origin.count == 4)
+            // Half a second later one asks, and then it is a whole one.
+            proxy.clock.advance(nanoseconds: Self.second / 2)
+            try expect("/b", asked, asked: 5, "v2")
+            proxy.clock.advance(nanoseconds: Self.second - 1)
+            try expect("/b", served, asked: 5, "v2")
+            // An answer to anybody ends it.
+            fails.withLock { $0 = false }
+            #expect(try proxy.ask("GET", "/new").text == "v6")
+            try expect("/a", "fwd=stale; fwd-status=200; ttl=1; stored", asked: 7, "v7")
+        }
+    }
+
+    @Test
+    func whatMustNotBeStaleIsAskedForEachTime() async throws {
+        let fails = Locked(false)
+        let origin = try Self.origin(fails, "max-age=1, must-revalidate")
+        try await withProxy(origin) { proxy async throws in
+            _ = try proxy.ask()
+            fails.withLock { $0 = true }
+            proxy.clock.advance(seconds: 10)
+            for count in 2...4 {
+                #expect(try proxy.ask().status == 504)
+                #expect(origin.count == count)
+            }
+            fails.withLock { $0 = false }
+            #expect(try proxy.ask().text == "v5")
+        }
+    }
+
+    @Test
+    func aGatewaysErrorLeavesItAloneWhereStaleIfErrorPermits() async throws {
+        let fails = Locked(false)
+        let origin = try ScriptedOrigin { request, wire in
+            let permits = request.target == "/a" ? ", stale-if-error=60" : ""
+            let status = fails.withLock { $0 } ? "503 Service Unavailable" : "200 OK"
+            wire.send(reply(status, ["Cache-Control: max-age=1" + permits], "v\(request.number)"))
+            return true
+        }
+        try await withProxy(origin) { proxy async throws in
+            _ = try (proxy.ask("GET", "/a"), proxy.ask("GET", "/b"))
+            fails.withLock { $0 = true }
+            proxy.clock.advance(seconds: 10)
+            #expect(try proxy.ask("GET", "/a").text == "v1")
+            #expect(origin.count == 3)
+            let again = try proxy.ask("GET", "/a")
+            #expect(again.text == "v1" && again["Cache-Status"] == "tileproxy; hit; ttl=-9; detail=stale-if-error")
+            #expect(origin.count == 3)
+            #expect(try proxy.ask("GET", "/b").status == 503)
+            #expect(origin.count == 4)
+        }
+    }
+
+    @Test
+    func nobodyWaitsForTheOneThatTriesAgain() async throws {
+        let gate = Gate()
+        let origin = try ScriptedOrigin { request, wire in
+            if request.number == 2 { return false }
+            if request.number > 2 { gate.wait() }
+            wire.send(reply("200 OK", ["Cache-Control: max-age=1", "Connection: close"], "v\(request.number)"))
+            return false
+        }
+        try await withProxy(origin) { proxy async throws in
+            _ = try proxy.ask()
+            proxy.clock.advance(seconds: 10)
+            #expect(try proxy.ask().text == "v1")
+            proxy.clock.advance(nanoseconds: 2 * Self.second)
+            let first = try proxy.connect()
+            first.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+            while origin.count < 3 { await Task.yield() }
+            for _ in 0..<3 { #expect(try proxy.ask().text == "v1") }
+            #expect(origin.count == 3)
+            gate.open()
+            #expect(first.answer()?.text == "v3")
+            #expect(try proxy.ask().text == "v3")
+        }
+    }
+
+    @Test
+    func whoWaitsForAConnectionDoesNotWaitForAllBefore() async throws {
+        let gate = Gate()
+        let origin = try ScriptedOrigin { _, _ in
+            gate.wait()
+            return false
+        }
+        try await withProxy(
+            origin,
+            configure: {
+                $0.upstream.connections = 1
+                $0.upstream.head = .milliseconds(100)
+            }
+        ) { proxy async throws in
+            let wires = try (0..<5).map { _ in try proxy.connect() }
+            for (i, wire) in wires.enumerated() { wire.send("GET /\(i) HTTP/1.1\r\nHost: a\r\n\r\n") }
+            for wire in wires { #expect(wire.answer()?.status == 504) }
+            #expect(origin.count < 5, "the others never got a connection")
+            gate.open()
+        }
+    }
+}
