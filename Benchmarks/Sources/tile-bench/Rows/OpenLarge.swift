@@ -35,13 +35,17 @@ extension Bench {
             try large.removeIndex()
             return try Child.open(.store, at: large.store, key: key).openSeconds
         }
-        func peer() throws -> Double { try Child.open(.sqlite, at: large.sqlite, key: key).openSeconds }
+        func open(_ peer: Peer) throws -> Double {
+            try Child.open(.peer(peer), at: large.path(of: peer), key: key).openSeconds
+        }
 
-        _ = try (floor(), ours(), peer())
+        _ = try (floor(), ours())
+        for peer in Peer.installed { _ = try open(peer) }
         var contest = Contest()
         try contest.run(
             rounds: 5,
-            [("floor", { _ in try floor() }), ("ours", { _ in try ours() }), ("sqlite", { _ in try peer() })])
+            [("floor", { _ in try floor() }), ("ours", { _ in try ours() })]
+                + Peer.installed.map { peer in (peer.rawValue, { _ in try open(peer) }) })
         var figures = [
             Figure(
                 "open", "open, \(large.entries) entries, from JSON alone", .seconds, contest,
