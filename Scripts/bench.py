@@ -2,7 +2,7 @@
 """Runs all benchmarks, prints one table, writes bench.json and draws the growth curves.
 
     bench.py BIN [FOLDER] [--quick] [--ten-million] [--only PART,…] [--work DIR] [--json FILE] [--picture FILE]
-             [--tileproxy PROGRAM] [--from FILE]
+             [--tileproxy PROGRAM] [--mapproxy VENV | --install-mapproxy] [--from FILE]
 
 BIN is the folder of tile-bench. Parts: rows (the store beside raw files, SQLite and LMDB), growth (10 k to 1 M entries, with
 --ten-million 10 M too), fan-out (folders of files without the store) and proxy (tileproxy beside nginx and MapProxy, where
@@ -23,7 +23,7 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 from bench_picture import picture  # noqa: E402
-from bench_table import growth_table, proxy_table, rows_table  # noqa: E402
+from bench_table import fan_out_table, growth_table, rows_table  # noqa: E402
 
 PARTS = ["rows", "growth", "proxy", "fan-out"]
 
@@ -85,16 +85,20 @@ class Suite:
         program = self.options.tileproxy
         if missing or not program:
             print(f"bench: the proxy is left out: no {', '.join(missing) or 'tileproxy'}", file=sys.stderr)
+            self.result["proxy"] = []
             return
         file = self.work / "proxy.json"
         command = [
             sys.executable, str(HERE / "bench-proxy.py"), program, "--json", str(file), "--work", str(self.work)]
         command += ["--quick", "--only", "warm"] if self.options.quick else ["--rounds", "5", "--seconds", "3"]
+        if self.options.mapproxy:
+            command += ["--mapproxy", self.options.mapproxy]
+        elif self.options.install_mapproxy:
+            command.append("--install-mapproxy")
         ended = subprocess.run(command, stdout=sys.stderr)
         if ended.returncode:
             self.failures.append(f"proxy: {' '.join(command)} ended with {ended.returncode}")
-        if file.exists():
-            self.result["proxy"] = json.loads(file.read_text())
+        self.result["proxy"] = json.loads(file.read_text()) if file.exists() else []
 
 
 def main():
@@ -108,6 +112,8 @@ def main():
     parser.add_argument("--json")
     parser.add_argument("--picture")
     parser.add_argument("--tileproxy")
+    parser.add_argument("--mapproxy", metavar="VENV")
+    parser.add_argument("--install-mapproxy", action="store_true")
     parser.add_argument("--from", dest="source")
     options = parser.parse_args()
     unknown = [part for part in options.only.split(",") if part and part not in PARTS]
@@ -121,7 +127,7 @@ def main():
         suite = Suite(options)
         result = suite.run()
         failures = suite.failures
-    for lines in (rows_table(result), proxy_table(result), growth_table(result)):
+    for lines in (rows_table(result), growth_table(result), fan_out_table(result)):
         if lines:
             print("\n".join(lines) + "\n")
     seen = result["machine"]

@@ -44,7 +44,7 @@ def picture(figures):
         ("Opening in a new process", "seconds", True, [
             series("from JSON", "growth-open-json"),
             series("from the index", "growth-open-image"),
-            series("a process that adds up all", "growth-stats")]),
+            series("open + all figures", "growth-stats")]),
         ("Bytes an entry", "bytes", False, [
             series("checkpoint on disk", "growth-checkpoint"),
             # In a small cache the rest of the process would hide the store.

@@ -1,6 +1,13 @@
 """Tables of bench.json's figures, in Markdown."""
 
-PEERS = [("sqlite", "SQLite"), ("lmdb", "LMDB")]
+from statistics import median
+
+PEERS = [("sqlite", "SQLite"), ("lmdb", "LMDB"), ("nginx", "nginx"), ("mapproxy", "MapProxy")]
+# The proxy's rows, and what its CPU or its rate must be to nginx's.
+PROXY = {
+    "memory": ("hit from memory", ("cpu", 0.75)), "files": ("hit, memory tier off", ("cpu", 0.95)),
+    "same": ("hit, 90 % of the tiles alike", ("rate", 1.0)), "cold": ("cold fill", ("rate", 0.5)),
+}
 
 
 def number(value, unit):
@@ -27,6 +34,8 @@ def ratio(value):
 
 
 def target(figure):
+    if "verdict" in figure:
+        return figure["verdict"]
     if not figure.get("target"):
         return "", ""
     (kind, limit), = figure["target"].items()
@@ -56,33 +65,47 @@ def rows_table(result):
     """The store beside its floors and peers; of the growing caches, what is measured nowhere else."""
     figures = list(result.get("rows", []))
     grown = result.get("growth", [])
-    largest = max((figure["entries"] for figure in grown), default=0)
+    sizes = {figure["entries"] for figure in grown}
+    largest = 1_000_000 if 1_000_000 in sizes else max(sizes, default=0)
     for row in ("growth-verify", "growth-verify-speed", "growth-stall-read", "growth-stall-put", "growth-compact-memory"):
         figures += [
             dict(figure, what=f"{figure['what']}, {largest:,} entries")
             for figure in grown if figure["row"] == row and figure["entries"] == largest]
+    figures += proxy_figures(result)
     if not figures:
         return []
+    peers = [(name, title) for name, title in PEERS if any(name in figure.get("peers", {}) for figure in figures)]
     header = ["what", "ours", "floor", "ours/floor", "target", ""]
-    for _, title in PEERS:
+    for _, title in peers:
         header += [title, f"{title}/ours"]
     lines = []
     for figure in figures:
         unit = figure["unit"]
         line = [figure["what"], number(figure["ours"], unit), number(figure.get("floor"), unit),
                 ratio(figure.get("ratio")), *target(figure)]
-        for name, _ in PEERS:
+        for name, _ in peers:
             peer = figure.get("peers", {}).get(name)
             line += [number(peer["value"], unit), ratio(peer["ratio"])] if peer else ["", ""]
         lines.append(line)
-    if not any("lmdb" in figure.get("peers", {}) for figure in figures):
-        lines.append(["LMDB: not installed (liblmdb-dev)"] + [""] * (len(header) - 1))
+    absent = {"lmdb": "rows", "nginx": "proxy", "mapproxy": "proxy"}
+    for name, title in PEERS:
+        # Said only of what would have been measured.
+        if absent.get(name) in result and (name, title) not in peers:
+            lines.append([f"{title}: not installed"] + [""] * (len(header) - 1))
     return layout(header, lines)
 
 
 def growth_table(result):
     """All sizes side by side."""
-    figures = result.get("growth", [])
+    return by_size(result.get("growth", []))
+
+
+def fan_out_table(result):
+    """Folders of files without the store."""
+    return by_size(result.get("fan-out", []), "files in")
+
+
+def by_size(figures, title="entries"):
     sizes = sorted({figure["entries"] for figure in figures})
     lines = []
     for row in dict.fromkeys(figure["row"] for figure in figures):
@@ -101,15 +124,31 @@ def growth_table(result):
             changes = [found[size]["ours"] / first if size in found else None for size in sizes]
             lines.append([f"… to that of {sizes[0]:,} entries"] + [ratio(change) for change in changes]
                          + ["<= 1.3", "pass" if all(change is None or change <= 1.3 for change in changes) else "MISS"])
-    return layout(["what"] + [f"{size:,}" for size in sizes] + ["target", ""], lines) if lines else []
+    return layout([title] + [f"{size:,}" for size in sizes] + ["target", ""], lines) if lines else []
 
 
-def proxy_table(result):
-    """Servers beside each other: medians of the rounds."""
-    from statistics import median
-    lines = []
-    for found in result.get("proxy", []):
-        values = {what: median(sample[what] for sample in found["samples"]) for what in ("rate", "cpu", "p99")}
-        lines.append([found["row"], found["who"], f"{values['rate']:,.0f}", f"{values['cpu']:.1f}",
-                      f"{values['p99'] / 1000:.2f}"])
-    return layout(["proxy", "who", "requests/s", "CPU µs", "p99 ms"], lines) if lines else []
+def proxy_figures(result):
+    """The tile routes of tileproxy beside other servers, as rows of the one table."""
+    found = {(entry["row"], entry["who"]): entry["samples"] for entry in result.get("proxy", [])}
+    figures = []
+    for row, (what, (judged, limit)) in PROXY.items():
+        ours = found.get((row, "tiles"))
+        if not ours:
+            continue
+        for value, name, unit in (("rate", "requests", "/s"), ("cpu", "CPU a request", "µs")):
+            peers = {}
+            for peer in ("nginx", "mapproxy"):
+                theirs = found.get((row, peer))
+                if theirs:
+                    peers[peer] = {
+                        "value": median(sample[value] for sample in theirs),
+                        "ratio": median(a[value] / b[value] for a, b in zip(theirs, ours))}
+            figure = {
+                "what": f"proxy, {what}: {name}", "unit": unit, "ours": median(sample[value] for sample in ours),
+                "peers": peers}
+            if value == judged and "nginx" in peers:
+                to_nginx = median(a[value] / b[value] for a, b in zip(ours, found[row, "nginx"]))
+                passed = to_nginx <= limit if value == "cpu" else to_nginx >= limit
+                figure["verdict"] = (f"{'<=' if value == 'cpu' else '>='} {limit:g}x nginx", "pass" if passed else "MISS")
+            figures.append(figure)
+    return figures
