@@ -2,11 +2,12 @@
 """Runs all benchmarks, prints one table, writes bench.json and draws the growth curves.
 
     bench.py BIN [FOLDER] [--quick] [--ten-million] [--only PART,…] [--work DIR] [--json FILE] [--picture FILE]
-             [--tileproxy PROGRAM] [--mapproxy VENV | --install-mapproxy] [--from FILE]
+             [--tileproxy PROGRAM] [--mapproxy VENV | --install-mapproxy] [--merge] [--from FILE] [--update-docs]
 
 BIN is the folder of tile-bench. Parts: rows (the store beside raw files, SQLite and LMDB), growth (10 k to 1 M entries, with
 --ten-million 10 M too), fan-out (folders of files without the store) and proxy (tileproxy beside nginx and MapProxy, where
-nginx and wrk are installed). FOLDER is a z/x/y folder of tiles of your own. --from draws and prints what an earlier run wrote.
+nginx and wrk are installed). FOLDER is a z/x/y folder of tiles of your own. --merge keeps what is in the JSON file of parts
+that are not run now; --from prints and draws what an earlier run wrote. --update-docs puts tables and picture into Docs/.
 """
 import argparse
 import datetime
@@ -42,7 +43,9 @@ class Suite:
     def __init__(self, options):
         self.options = options
         self.work = pathlib.Path(tempfile.mkdtemp(prefix="bench-", dir=options.work))
-        self.result = {"machine": machine(), "quick": options.quick}
+        known = pathlib.Path(options.json)
+        kept = json.loads(known.read_text()) if options.merge and known.exists() else {}
+        self.result = {**kept, "machine": machine(), "quick": options.quick}
         self.failures = []
 
     def run(self):
@@ -101,6 +104,32 @@ class Suite:
         self.result["proxy"] = json.loads(file.read_text()) if file.exists() else []
 
 
+def tables(result):
+    """By the names of their places in Docs/benchmarks.md; empty where nothing was measured."""
+    return {"rows": rows_table(result), "growth": growth_table(result), "fan-out": fan_out_table(result)}
+
+
+def origin(result):
+    seen = result["machine"]
+    return (f"{seen['processors']} processors ({seen['processor']}), {seen['system']}, Swift {seen['swift']}, load "
+            f"{seen['load']} at the start, {seen['date']}" + ("; a quick look" if result["quick"] else ""))
+
+
+def update_docs(result):
+    docs = HERE.parent / "Docs" / "benchmarks.md"
+    text = docs.read_text()
+    for name, lines in tables(result).items():
+        if lines:
+            place = re.compile(rf"(<!-- bench: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+            content = "\n".join(lines) + f"\n\nSeen on {origin(result)}.\n"
+            text, found = place.subn(lambda match: match[1] + content + match[2], text)
+            if not found:
+                raise SystemExit(f"bench: {docs} has no place for {name}")
+    docs.write_text(text)
+    if result.get("growth"):
+        (docs.parent / "growth.svg").write_text(picture(result["growth"]))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("bin")
@@ -114,7 +143,9 @@ def main():
     parser.add_argument("--tileproxy")
     parser.add_argument("--mapproxy", metavar="VENV")
     parser.add_argument("--install-mapproxy", action="store_true")
+    parser.add_argument("--merge", action="store_true")
     parser.add_argument("--from", dest="source")
+    parser.add_argument("--update-docs", action="store_true")
     options = parser.parse_args()
     unknown = [part for part in options.only.split(",") if part and part not in PARTS]
     if unknown:
@@ -127,15 +158,15 @@ def main():
         suite = Suite(options)
         result = suite.run()
         failures = suite.failures
-    for lines in (rows_table(result), growth_table(result), fan_out_table(result)):
+    for lines in tables(result).values():
         if lines:
             print("\n".join(lines) + "\n")
-    seen = result["machine"]
-    print(f"{seen['processors']} processors ({seen['processor']}), {seen['system']}, Swift {seen['swift']}, "
-          f"load {seen['load']} at the start, {seen['date']}" + (", a quick look" if result["quick"] else ""))
+    print(origin(result))
     if options.picture and result.get("growth"):
         pathlib.Path(options.picture).write_text(picture(result["growth"]))
         print(f"picture: {options.picture}")
+    if options.update_docs:
+        update_docs(result)
     if not options.source:
         print(f"figures: {options.json}")
     for failure in failures:

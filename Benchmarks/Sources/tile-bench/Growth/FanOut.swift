@@ -33,10 +33,10 @@ struct FanOut: ParsableCommand {
             for count in try Growth.sizes(files) {
                 FileHandle.standardError.write(Data("level \(level): \(count) files …\n".utf8))
                 figures += try tree.figures(growingTo: count)
+                if let json { try Figures.write(figures, to: json) }
             }
         }
         for line in GrowthTable(figures: figures).lines { print(line) }
-        if let json { try Figures.write(figures, to: json) }
     }
 }
 

@@ -40,7 +40,7 @@ struct LargeCache {
                     metadata: metadata(UInt64(number))))
             if batch.count == 1_024 || number == entries - 1 {
                 try tileStore.put(batch)
-                for peer in peers { try peer.put(batch[...], use: number - batch.count) }
+                for peer in peers { try peer.put(batch[...], use: number + 1 - batch.count) }
                 batch.removeAll(keepingCapacity: true)
             }
         }
