@@ -13,9 +13,10 @@ scratch=${BENCH_SCRATCH:-Benchmarks/.build}
 [ -n "${NO_BUILD:-}" ] || swift build -c release --package-path Benchmarks --scratch-path "$scratch" >&2
 proxy=()
 # The proxy is measured beside nginx, with wrk; without both there is no need to build it.
+[ "$BENCH_LMDB" = 1 ] || echo "bench: without LMDB (liblmdb-dev is not installed)" >&2
 if command -v nginx >/dev/null && command -v wrk >/dev/null; then
     main=${SCRATCH:-.build}
     [ -n "${NO_BUILD:-}" ] || swift build -c release --product tileproxy --scratch-path "$main" >&2
     [ ! -x "$main/release/tileproxy" ] || proxy=(--tileproxy "$main/release/tileproxy")
 fi
-exec python3 Scripts/bench.py "$scratch/release" "${proxy[@]}" "$@"
+exec python3 Scripts/bench.py "$scratch/release" ${proxy[@]+"${proxy[@]}"} "$@"
