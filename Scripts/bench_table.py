@@ -30,7 +30,9 @@ def number(value, unit):
 
 
 def ratio(value):
-    return "" if value is None or value != value else f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
+    if value is None or value != value:
+        return ""
+    return f"{value:.4f}" if value < 0.01 else f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
 
 
 def target(figure):
