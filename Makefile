@@ -3,10 +3,10 @@ SHELL := /bin/bash
 STRICT := TILECACHE_STRICT=1 SCRATCH=.build-strict
 
 .PHONY: help setup build run serve test lint check-imports check-model check-format check-readme check-page check-mapkit \
-	bench bench-proxy soak-proxy tsan docs clean
+	bench check-instructions bench-proxy soak-proxy tsan docs clean
 
 help: ## lists the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## installs what is missing (apt; says what to do elsewhere)
 	@Scripts/setup.sh
@@ -56,9 +56,11 @@ check-page: setup ## opens tileproxy's page in a browser without a window
 check-mapkit: setup ## compiles the MapKit adapter against a stand-in for MapKit and runs its tests
 	@Scripts/check-mapkit.sh
 
-bench: setup ## measures; ARGS go to the benchmark
-	swift build -c release --package-path Benchmarks
-	Benchmarks/.build/release/tile-bench $(ARGS)
+bench: setup ## measures everything; ARGS="--quick" is a look, others go to Scripts/bench.py
+	@Scripts/bench.sh $(ARGS)
+
+check-instructions: setup ## compares the instructions of a hit, a put and an opened entry with known counts
+	@Scripts/check-instructions.sh $(ARGS)
 
 bench-proxy: setup ## measures tileproxy beside nginx (needs nginx and wrk)
 	@Scripts/bench-proxy.sh $(ARGS)

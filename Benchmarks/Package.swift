@@ -1,7 +1,22 @@
 // swift-tools-version: 6.1
+import Foundation
 import PackageDescription
 
-// A package of its own: GRDB, the peer that is measured, must not become a dependency of the library.
+// LMDB is measured where it is installed. `make bench` asks pkg-config; without it, the usual places are looked at.
+// SwiftPM remembers how it has read this file: after LMDB was installed, BENCH_LMDB=1 tells it to look again.
+let hasLMDB =
+    Context.environment["BENCH_LMDB"].map { $0 == "1" }
+    ?? ["/usr/include", "/usr/local/include", "/opt/homebrew/include"].contains {
+        FileManager.default.fileExists(atPath: $0 + "/lmdb.h")
+    }
+
+let settings: [SwiftSetting] = [
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+]
+
+// A package of its own: GRDB and LMDB, the peers that are measured, must not become dependencies of the library.
 let package = Package(
     name: "Benchmarks",
     platforms: [.macOS(.v15)],
@@ -18,15 +33,12 @@ let package = Package(
                 .product(name: "TileStore", package: "swift-tile-cache"),
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "GRDB", package: "GRDB.swift"),
-            ],
-            swiftSettings: [
-                .enableUpcomingFeature("ExistentialAny"),
-                .enableUpcomingFeature("MemberImportVisibility"),
-                .enableUpcomingFeature("InternalImportsByDefault"),
-            ]),
+            ] + (hasLMDB ? [.target(name: "CLMDB")] : []),
+            swiftSettings: settings),
         .executableTarget(
             name: "bench-child",
-            dependencies: [.product(name: "TileStore", package: "swift-tile-cache")]),
+            dependencies: [.product(name: "TileStore", package: "swift-tile-cache")],
+            swiftSettings: settings),
         .executableTarget(
             name: "imaging-bench",
             dependencies: [
@@ -42,6 +54,9 @@ let package = Package(
                 .product(name: "TileCacheArchive", package: "swift-tile-cache"),
                 .product(name: "GRDB", package: "GRDB.swift"),
             ]),
-    ],
+    ]
+        + (hasLMDB
+            ? [.systemLibrary(name: "CLMDB", pkgConfig: "lmdb", providers: [.apt(["liblmdb-dev"]), .brew(["lmdb"])])]
+            : []),
     swiftLanguageModes: [.v6]
 )

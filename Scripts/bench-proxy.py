@@ -2,9 +2,12 @@
 """Measures tileproxy beside nginx's proxy_cache and prints the table of Docs/benchmarks.md.
 
     bench-proxy.py TILEPROXY [--quick] [--rounds N] [--seconds S] [--only ROW,…] [--json FILE] [--work DIR] [--no-pin]
+                   [--mapproxy VENV | --install-mapproxy]
 
 One nginx worker serves static tiles; another one caches them; tileproxy caches them with one event loop, under /tiles/
-and through its generic route. Rounds alternate. CPU is each server's own: user and system time of its processes.
+and through its generic route. MapProxy with its file cache joins them in the row of warm hits, where it is installed beside
+waitress (in the Python environment VENV, or in the one that runs this); --install-mapproxy fetches both with pip into an
+environment in the work folder. Rounds alternate. CPU is each server's own: user and system time of its processes.
 The servers run on the first processor and everything else on the second, unless there is only one.
 """
 import argparse
@@ -138,6 +141,50 @@ CACHE = """
 """
 
 
+MAPPROXY = """
+services:
+  tms: {{use_grid_names: true, origin: nw}}
+layers:
+  - {{name: plain, title: plain, sources: [plain]}}
+caches:
+  plain:
+    grids: [GLOBAL_WEBMERCATOR]
+    sources: [origin]
+    format: image/png
+    meta_size: [1, 1]
+    meta_buffer: 0
+    cache: {{type: file, directory: "{work}/mapproxy", directory_layout: tc}}
+sources:
+  origin:
+    type: tile
+    grid: GLOBAL_WEBMERCATOR
+    url: "http://127.0.0.1:{origin}/plain/%(z)s/%(x)s/%(y)s.png"
+globals:
+  cache: {{lock_dir: "{work}/mapproxy-locks"}}
+"""
+
+
+def find_mapproxy(options, work):
+    """The Python that has MapProxy and waitress, or `None`."""
+    if options.install_mapproxy:
+        venv = work / "venv"
+        pip = [venv / "bin" / "pip", "install", "--quiet", "MapProxy", "waitress"]
+        for command in ([sys.executable, "-m", "venv", venv], pip):
+            try:
+                done = subprocess.run(command, capture_output=True, timeout=300)
+            except subprocess.TimeoutExpired:
+                return None
+            if done.returncode:
+                return None
+        return venv / "bin" / "python"
+    python = pathlib.Path(options.mapproxy) / "bin" / "python" if options.mapproxy else pathlib.Path(sys.executable)
+    try:
+        found = subprocess.run([python, "-c", "import mapproxy, waitress"], capture_output=True)
+    except OSError:
+        return None
+    return python if found.returncode == 0 else None
+
+
 class Bench:
     def __init__(self, options):
         self.options = options
@@ -186,6 +233,21 @@ class Bench:
         server = self.nginx("nginx", text, port, self.server_cpu)
         server.folder = folder
         return server
+
+    def mapproxy(self):
+        """MapProxy behind waitress with four threads; `None` where they are not installed."""
+        python = find_mapproxy(self.options, self.work)
+        if not python:
+            return None
+        port = free_port()
+        (self.work / "mapproxy.yaml").write_text(MAPPROXY.format(work=self.work, origin=self.ports["origin"]))
+        (self.work / "tiles_app.py").write_text(
+            "from mapproxy.wsgiapp import make_wsgi_app\n"
+            f"application = make_wsgi_app('{self.work}/mapproxy.yaml')\n")
+        serve = (
+            f"import sys; sys.path.insert(0, '{self.work}'); from tiles_app import application; import waitress; "
+            f"waitress.serve(application, listen='127.0.0.1:{port}', threads=4, _quiet=True)")
+        return self.start("mapproxy", [str(python), "-c", serve], port, self.server_cpu)
 
     def tileproxy(self, memory="64MiB", name="tileproxy"):
         port = free_port()
@@ -260,7 +322,8 @@ class Bench:
                 line += ["", "", "", "", ""]
             else:
                 ratios = [self.ratio(row, name, against, what) for what in ("cpu", "rate", "p99")]
-                line += [f"{ratio:.2f}" for ratio in ratios] + [target, "pass" if ok(*ratios) else "MISS"]
+                verdict = ("pass" if ok(*ratios) else "MISS") if target else ""
+                line += [f"{ratio:.2f}" for ratio in ratios] + [target, verdict]
             self.rows.append(line)
         self.show(len(names))
 
@@ -296,11 +359,22 @@ class Bench:
         tiles_only = proxy.resident()
         self.fill(nginx, "/plain")
         self.fill(proxy, "/plain")
-        self.alternate("memory", candidates)
         names = [name for name, _, _ in candidates]
+        mapproxy = self.mapproxy()
+        if mapproxy:
+            prefix = "/tiles/plain/GLOBAL_WEBMERCATOR"
+            self.fill(mapproxy, prefix)
+            candidates.append(("mapproxy", mapproxy, prefix))
+        else:
+            print("mapproxy: not installed (--install-mapproxy, or pip install MapProxy waitress)", file=sys.stderr)
+        self.alternate("memory", candidates)
         self.report(
             "memory", "hit from memory", names, "CPU <= 0.75, rate >= 1.0, p99 <= 1.0",
             lambda cpu, rate, p99: cpu <= 0.75 and rate >= 1 and p99 <= 1)
+        if mapproxy:
+            self.report(
+                "memory", "hit from its file cache", ["mapproxy"], "", lambda cpu, rate, p99: True)
+            self.stop(mapproxy)
         bound, mega = 64 << 20, 1 << 20
         for name, value in (("tiles", tiles_only), ("tiles and generic", proxy.resident())):
             self.note(
@@ -445,6 +519,8 @@ def main():
     parser.add_argument("--work")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--no-pin", action="store_true")
+    parser.add_argument("--mapproxy", metavar="VENV", help="a Python environment with MapProxy and waitress")
+    parser.add_argument("--install-mapproxy", action="store_true", help="fetch MapProxy with pip for this run")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a row misses its target")
     options = parser.parse_args()
     options.rounds = options.rounds or (3 if options.quick else 7)

@@ -5,7 +5,7 @@ import Foundation
 struct TileBench: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "tile-bench", abstract: "Measures the tile store beside its floors and beside SQLite.",
-        subcommands: [Run.self, Child.self], defaultSubcommand: Run.self)
+        subcommands: [Run.self, Growth.self, GrowthSize.self, FanOut.self, Child.self], defaultSubcommand: Run.self)
 }
 
 /// Measures rows and prints the table.
@@ -75,10 +75,7 @@ struct Run: ParsableCommand {
     }
 
     private func write(_ figures: [Figure]) throws {
-        guard let json else { return }
-        let encoder = JSONEncoder()
-        encoder.outputFormatting = [.prettyPrinted, .sortedKeys]
-        try encoder.encode(figures).write(to: URL(fileURLWithPath: json))
+        if let json { try Figures.write(figures, to: json) }
     }
 
     /// Tells a person at a terminal what is going on; a file gets the table alone.

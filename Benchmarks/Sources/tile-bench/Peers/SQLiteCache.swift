@@ -7,7 +7,7 @@ import TileStore
 /// The schema is that of a deduplicating MBTiles file (`map` and `images`) with what a cache needs besides: validators,
 /// expiry, last use. One connection, prepared statements, write-ahead log, `synchronous = NORMAL` (a killed process
 /// loses nothing, a power cut may take the last transactions: what the store's relaxed mode promises).
-final class SQLiteCache {
+final class SQLiteCache: PeerCache {
     private let queue: DatabaseQueue
     private let statements: Statements
 

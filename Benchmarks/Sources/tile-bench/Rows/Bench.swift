@@ -14,6 +14,11 @@ struct Bench {
     /// How many rounds to run.
     var rounds: Int { quick ? 3 : 11 }
 
+    /// Caches of all peers, with the names of their samples; each name is added to the path.
+    func openPeers(at path: String) throws -> [(name: String, peer: any PeerCache)] {
+        try Peer.installed.map { ($0.rawValue, try $0.open(at: path + "." + $0.rawValue)) }
+    }
+
     /// One number for a run in earnest, another for a quick one.
     func scaled(_ full: Int, quick few: Int) -> Int { quick ? few : full }
 }

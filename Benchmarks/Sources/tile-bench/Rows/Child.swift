@@ -2,10 +2,12 @@ import ArgumentParser
 import Foundation
 import TileStore
 
+extension Peer: ExpressibleByArgument {}
+
 /// What a child process is to open.
 enum ChildSubject {
     case store
-    case sqlite
+    case peer(Peer)
 }
 
 /// What a child process saw.
@@ -16,21 +18,24 @@ struct ChildReport: Codable {
     var residentBytes: Int
 }
 
-/// Opens SQLite's cache and nothing else: a process of its own, because memory and cold starts cannot be measured in one
-/// that has done other things. The store has a program of its own, `bench-child`.
+/// Opens a peer's cache and nothing else.
+///
+/// A process of its own, because memory and cold starts cannot be measured in one that has done other things. The store
+/// has a program of its own, `bench-child`.
 struct Child: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "child", shouldDisplay: false)
 
+    @Argument var peer: Peer
     @Argument var path: String
     @Argument var key: String
 
     func run() throws {
         let key = try TileKey(key)
         let start = nanoseconds()
-        let cache = try SQLiteCache(at: path)
+        let cache = try peer.open(at: path)
         let openSeconds = Double(nanoseconds() - start) / 1e9
         try require(try cache.read(key)?.isEmpty == false, "the tile \(key) is not there")
-        let resident = residentBytes()
+        let resident = Memory.resident()
         withExtendedLifetime(cache) {}
         let report = try JSONEncoder().encode(ChildReport(openSeconds: openSeconds, residentBytes: resident))
         FileHandle.standardOutput.write(report)
@@ -38,17 +43,36 @@ struct Child: ParsableCommand {
         _exit(0)
     }
 
+    /// The program with the store and nothing else in it.
+    static func program() throws -> URL {
+        try Bundle.main.executableURL.orThrow("the path of this program is unknown").deletingLastPathComponent()
+            .appendingPathComponent("bench-child")
+    }
+
+    /// Runs that program; returns what it printed.
+    static func output(of arguments: [String]) throws -> String {
+        let process = Process()
+        process.executableURL = try program()
+        process.arguments = arguments
+        let output = Pipe()
+        process.standardOutput = output
+        try process.run()
+        let data = output.fileHandleForReading.readDataToEndOfFile()
+        process.waitUntilExit()
+        try require(process.terminationStatus == 0, "the child ended with \(process.terminationStatus)")
+        return String(decoding: data, as: UTF8.self).trimmingCharacters(in: .whitespacesAndNewlines)
+    }
+
     /// Runs a child and returns what it saw.
     static func open(_ subject: ChildSubject, at path: String, key: TileKey) throws -> ChildReport {
         let process = Process()
-        let program = try Bundle.main.executableURL.orThrow("the path of this program is unknown")
         switch subject {
         case .store:
-            process.executableURL = program.deletingLastPathComponent().appendingPathComponent("bench-child")
-            process.arguments = [path, key.description]
-        case .sqlite:
-            process.executableURL = program
-            process.arguments = ["child", path, key.description]
+            process.executableURL = try Child.program()
+            process.arguments = ["open", path, key.description]
+        case .peer(let peer):
+            process.executableURL = Bundle.main.executableURL
+            process.arguments = ["child", peer.rawValue, path, key.description]
         }
         let output = Pipe()
         process.standardOutput = output
@@ -58,15 +82,4 @@ struct Child: ParsableCommand {
         try require(process.terminationStatus == 0, "the child ended with \(process.terminationStatus)")
         return try JSONDecoder().decode(ChildReport.self, from: data)
     }
-}
-
-/// The resident memory of this process.
-private func residentBytes() -> Int {
-    let status = (try? String(contentsOfFile: "/proc/self/status", encoding: .utf8)) ?? ""
-    for line in status.split(separator: "\n") where line.hasPrefix("VmRSS:") {
-        return (line.split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0) * 1024
-    }
-    // Not Linux: the most that it ever was, which for a process that only opens a cache is close.
-    var usage = rusage()
-    return getrusage(0, &usage) == 0 ? Int(usage.ru_maxrss) : 0
 }

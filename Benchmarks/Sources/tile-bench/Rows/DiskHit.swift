@@ -9,13 +9,13 @@ extension Bench {
         var configuration = StoreConfiguration()
         configuration.memoryTierBytes = 0
         let store = try TileStore(at: workspace.path("disk-hit"), configuration: configuration)
-        let sqlite = try SQLiteCache(at: workspace.path("disk-hit.sqlite"))
+        let peers = try openPeers(at: workspace.path("disk-hit"))
         let puts = try zip(keys(source: "hit", count: count), TileSet.distinct(count: count, bytes: 5_120, seed: 1))
             .enumerated().map { TilePut(key: $1.0, data: $1.1, metadata: metadata(UInt64($0))) }
         for start in stride(from: 0, to: count, by: 256) {
             let batch = puts[start..<min(start + 256, count)]
             try store.put(Array(batch))
-            try sqlite.put(batch, use: start)
+            for (_, peer) in peers { try peer.put(batch, use: start) }
         }
         var random = SplitMix64(seed: 2)
         let order = puts.shuffled(using: &random)
@@ -45,12 +45,13 @@ extension Bench {
             }
             return bytes
         }
-        func peer() throws -> Int {
+        func read(_ peer: any PeerCache) throws -> Int {
             var bytes = 0
-            for key in readKeys { bytes += try sqlite.read(key)?.count ?? 0 }
+            for key in readKeys { bytes += try peer.read(key)?.count ?? 0 }
             return bytes
         }
-        _ = try (ours(), ours(), floor(), peer())
+        _ = try (ours(), ours(), floor())
+        for (_, peer) in peers { _ = try read(peer) }
         let first = try readKeys.first.orThrow()
         try require(try store.read(first)?.origin == .disk, "the memory tier answered")
 
@@ -60,10 +61,9 @@ extension Bench {
             [
                 ("floor", { _ in try microseconds(floor) }),
                 ("ours", { _ in try microseconds(ours) }),
-                ("sqlite", { _ in try microseconds(peer) }),
-            ])
+            ] + peers.map { name, peer in (name, { _ in try microseconds { try read(peer) } }) })
         try store.close()
-        try sqlite.close()
+        for (_, peer) in peers { try peer.close() }
         return [
             Figure(
                 "disk-hit", "disk hit, 5 KB, page cache warm", .microseconds, contest,

@@ -23,10 +23,12 @@ extension Bench {
             return try puts.map { try objects.write($0.data.orThrow()) }
         }
         let peers = try (0..<rounds).map { _ in
-            let sqlite = try SQLiteCache(at: workspace.fresh("evict.sqlite"))
-            for batch in batches { try sqlite.put(batch, use: batch.startIndex) }
-            try sqlite.checkpoint()
-            return sqlite
+            let peers = try openPeers(at: workspace.fresh("evict"))
+            for (_, peer) in peers {
+                for batch in batches { try peer.put(batch, use: batch.startIndex) }
+                try peer.checkpoint()
+            }
+            return peers
         }
         settle()
 
@@ -52,17 +54,21 @@ extension Bench {
                         return Double(count) / time
                     }
                 ),
-                (
-                    "sqlite",
-                    { round in
-                        let time = try seconds { try peers[round].evict(entries: count) }
-                        try require(try peers[round].count() == 0, "SQLite kept entries")
-                        return Double(count) / time
-                    }
-                ),
-            ])
+            ]
+                + peers[0].indices.map { index in
+                    let name = peers[0][index].name
+                    return (
+                        name,
+                        { round in
+                            let peer = peers[round][index].peer
+                            let time = try seconds { try peer.evict(entries: count) }
+                            try require(try peer.count() == 0, "\(name) kept entries")
+                            return Double(count) / time
+                        }
+                    )
+                })
         for store in stores { try store.close() }
-        for peer in peers { try peer.close() }
+        for (_, peer) in peers.joined() { try peer.close() }
         return [
             Figure(
                 "evict", "eviction of 5 KB blobs", .perSecond, contest, floorIs: "unlink of the same files",

@@ -5,7 +5,7 @@ import TileStore
 /// sources as it takes, a fifth of the blobs distinct, every entry with an entity tag of its own.
 struct LargeCache {
     let store: String
-    let sqlite: String
+    private let workspace: Workspace
     let entries: Int
 
     /// Makes it, if it is not there yet.
@@ -13,12 +13,12 @@ struct LargeCache {
     /// Distinct blobs have 64 bytes, which keeps this short: neither row reads more than one.
     init(in bench: Bench) throws {
         store = bench.workspace.path("large")
-        sqlite = bench.workspace.path("large.sqlite")
+        workspace = bench.workspace
         entries = bench.entries
         if FileManager.default.fileExists(atPath: store) { return }
 
         let tileStore = try TileStore(at: store)
-        let peer = try SQLiteCache(at: sqlite)
+        let peers = try Peer.installed.map { try $0.open(at: path(of: $0)) }
         var random = SplitMix64(seed: 9)
         var latest = TileSet.ocean
         var batch: [TilePut] = []
@@ -40,7 +40,7 @@ struct LargeCache {
                     metadata: metadata(UInt64(number))))
             if batch.count == 1_024 || number == entries - 1 {
                 try tileStore.put(batch)
-                try peer.put(batch[...], use: number)
+                for peer in peers { try peer.put(batch[...], use: number + 1 - batch.count) }
                 batch.removeAll(keepingCapacity: true)
             }
         }
@@ -50,10 +50,15 @@ struct LargeCache {
             statistics.entries == entries && statistics.blobs == (entries + 4) / 5 + 1,
             "the large cache has \(statistics.entries) entries and \(statistics.blobs) blobs")
         try tileStore.close()
-        try peer.checkpoint()
-        try peer.close()
+        for peer in peers {
+            try peer.checkpoint()
+            try peer.close()
+        }
         settle()
     }
+
+    /// Where a peer keeps the same tiles.
+    func path(of peer: Peer) -> String { workspace.path("large.\(peer.rawValue)") }
 
     /// A key that is in it, for the first hit.
     static func someKey(of tiles: TileSet) throws -> TileKey {

@@ -37,18 +37,18 @@ extension Bench {
             objects.close()
             return Double(count) / time
         }
-        func peer(batch: Int) throws -> Double {
-            let sqlite = try SQLiteCache(at: workspace.fresh("duplicate.sqlite"))
+        func rate(of peer: Peer, batch: Int) throws -> Double {
+            let cache = try peer.open(at: workspace.fresh("duplicate." + peer.rawValue))
             let time = try seconds {
                 if batch == 1 {
-                    for (index, put) in puts.enumerated() { try sqlite.put(put, use: index) }
+                    for (index, put) in puts.enumerated() { try cache.put(put, use: index) }
                 } else {
                     for start in stride(from: 0, to: count, by: batch) {
-                        try sqlite.put(puts[start..<min(start + batch, count)], use: start)
+                        try cache.put(puts[start..<min(start + batch, count)], use: start)
                     }
                 }
             }
-            try sqlite.close()
+            try cache.close()
             return Double(count) / time
         }
 
@@ -59,14 +59,12 @@ extension Bench {
             rounds: scaled(7, quick: 3),
             [
                 ("floor", { _ in try floor(batch: 1) }), ("ours", { _ in try ours(batch: 1) }),
-                ("sqlite", { _ in try peer(batch: 1) }),
-            ])
+            ] + Peer.installed.map { peer in (peer.rawValue, { _ in try rate(of: peer, batch: 1) }) })
         try batched.run(
             rounds: scaled(7, quick: 3),
             [
                 ("floor", { _ in try floor(batch: 256) }), ("ours", { _ in try ours(batch: 256) }),
-                ("sqlite", { _ in try peer(batch: 256) }),
-            ])
+            ] + Peer.installed.map { peer in (peer.rawValue, { _ in try rate(of: peer, batch: 256) }) })
         let floorIs = "SHA-256 + append of 190 bytes under flock, with a look at its length"
         return [
             Figure(

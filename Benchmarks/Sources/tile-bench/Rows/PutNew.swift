@@ -23,7 +23,7 @@ extension Bench {
                 try store.put(openers)
                 let objects = try RawObjects(at: workspace.fresh("put"))
                 for opener in openers { _ = try objects.write(opener.data.orThrow()) }
-                let sqlite = try SQLiteCache(at: workspace.fresh("put.sqlite"))
+                let peers = try openPeers(at: workspace.fresh("put"))
                 let paths = try puts.map { objects.path(of: digest(try $0.data.orThrow())) }
                 let staging = puts.indices.map { objects.stagingPath($0) }
 
@@ -49,20 +49,21 @@ extension Bench {
                         if (index + 1) % batch == 0 { try objects.append(records: records) }
                     }
                 }
-                func peer(_ step: Int) throws {
+                func put(_ step: Int, into peer: any PeerCache) throws {
                     let chunk = chunks[step]
                     if batch > 1 {
-                        try sqlite.put(chunk, use: chunk.startIndex)
+                        try peer.put(chunk, use: chunk.startIndex)
                     } else {
-                        for index in chunk.indices { try sqlite.put(chunk[index], use: index) }
+                        for index in chunk.indices { try peer.put(chunk[index], use: index) }
                     }
                 }
                 try contest.run(
                     steps: chunks.count, dividingBy: Double(count) / 1e6,
-                    [("floor", floor), ("ours", ours), ("sqlite", peer)])
+                    [("floor", floor), ("ours", ours)]
+                        + peers.map { name, peer in (name, { try put($0, into: peer) }) })
                 try store.close()
                 objects.close()
-                try sqlite.close()
+                for (_, peer) in peers { try peer.close() }
             }
             return contest
         }

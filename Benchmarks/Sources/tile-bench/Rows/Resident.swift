@@ -30,11 +30,16 @@ extension Bench {
                         return Double(try Child.open(.store, at: large.store, key: key).residentBytes) / entries
                     }
                 ),
-                (
-                    "sqlite",
-                    { _ in Double(try Child.open(.sqlite, at: large.sqlite, key: key).residentBytes) / entries }
-                ),
-            ])
+            ]
+                + Peer.installed.map { peer in
+                    (
+                        peer.rawValue,
+                        { _ in
+                            Double(try Child.open(.peer(peer), at: large.path(of: peer), key: key).residentBytes)
+                                / entries
+                        }
+                    )
+                })
         var figures = [
             Figure(
                 "resident", "resident memory, \(large.entries) entries, from JSON", .bytesAnEntry, contest,

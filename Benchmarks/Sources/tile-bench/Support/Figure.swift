@@ -1,4 +1,4 @@
-/// One line of the table: what was measured, beside its floor, its target and the peer.
+/// One line of the table: what was measured, beside its floor, its target and the peers.
 struct Figure: Codable {
     /// What a value counts.
     enum Unit: String, Codable {
@@ -19,8 +19,17 @@ struct Figure: Codable {
         case ratioAtLeast(Double)
     }
 
+    /// What another store took for the same.
+    struct PeerValue: Codable {
+        var value: Double
+        /// To ours: the median of the rounds' ratios.
+        var ratio: Double
+    }
+
     /// The name that `--only` takes.
     var row: String
+    /// How many entries the cache had, where that is what grows.
+    var entries: Int?
     /// What was measured.
     var what: String
     var unit: Unit
@@ -33,10 +42,8 @@ struct Figure: Codable {
     /// Ours to the floor: the median of the rounds' ratios.
     var ratio: Double?
     var target: Target?
-    /// The median of SQLite.
-    var sqlite: Double?
-    /// SQLite to ours.
-    var sqliteRatio: Double?
+    /// The peers by ``Peer``'s names.
+    var peers: [String: PeerValue] = [:]
     /// Every round of everything that was measured.
     var samples: [String: [Double]] = [:]
 
@@ -53,10 +60,10 @@ struct Figure: Codable {
 }
 
 extension Figure {
-    /// A line of three contestants named "ours", "floor" and "sqlite"; the latter two may be absent.
+    /// A line of contestants named "ours", "floor" and as the peers are; all but the first may be absent.
     init(
         _ row: String, _ what: String, _ unit: Unit, _ contest: Contest, ours: String = "ours", floor: String = "floor",
-        sqlite: String = "sqlite", floorIs: String? = nil, target: Target? = nil
+        floorIs: String? = nil, target: Target? = nil
     ) {
         self.row = row
         self.what = what
@@ -68,10 +75,9 @@ extension Figure {
             self.floor = contest.median(of: floor)
             ratio = contest.ratio(ours, to: floor)
         }
-        if contest.samples[sqlite] != nil {
-            self.sqlite = contest.median(of: sqlite)
-            sqliteRatio = contest.ratio(sqlite, to: ours)
+        for peer in Peer.allCases.map(\.rawValue) where contest.samples[peer] != nil {
+            peers[peer] = PeerValue(value: contest.median(of: peer), ratio: contest.ratio(peer, to: ours))
         }
-        samples = contest.samples.filter { [ours, floor, sqlite].contains($0.key) }
+        samples = contest.samples.filter { [ours, floor].contains($0.key) || peers[$0.key] != nil }
     }
 }

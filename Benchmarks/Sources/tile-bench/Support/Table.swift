@@ -6,19 +6,31 @@ struct Table {
 
     /// The table's lines.
     var lines: [String] {
-        let header = ["what", "ours", "floor", "ours/floor", "target", "", "SQLite", "SQLite/ours"]
+        let peers = Peer.allCases.filter { peer in figures.contains { $0.peers[peer.rawValue] != nil } }
+        let header =
+            ["what", "ours", "floor", "ours/floor", "target", ""] + peers.flatMap { [$0.title, "\($0.title)/ours"] }
         let rows = figures.map { figure in
             [
                 figure.what,
-                format(figure.ours, figure.unit),
-                figure.floor.map { format($0, figure.unit) } ?? "",
-                figure.ratio.map { String(format: "%.2f", $0) } ?? "",
-                figure.target.map { format($0, figure.unit) } ?? "",
+                Table.format(figure.ours, figure.unit),
+                figure.floor.map { Table.format($0, figure.unit) } ?? "",
+                figure.ratio.map { Table.ratio($0) } ?? "",
+                figure.target.map { Table.format($0, figure.unit) } ?? "",
                 figure.passed.map { $0 ? "pass" : "MISS" } ?? "",
-                figure.sqlite.map { format($0, figure.unit) } ?? "",
-                figure.sqliteRatio.map { String(format: "%.2f", $0) } ?? "",
             ]
+                + peers.flatMap { peer in
+                    let value = figure.peers[peer.rawValue]
+                    return [
+                        value.map { Table.format($0.value, figure.unit) } ?? "",
+                        value.map { Table.ratio($0.ratio) } ?? "",
+                    ]
+                }
         }
+        return Table.lines(header: header, rows: rows)
+    }
+
+    /// Lays cells out: the first column to the left, the others to the right.
+    static func lines(header: [String], rows: [[String]]) -> [String] {
         let widths = header.indices.map { column in
             ([header] + rows).map { $0[column].count }.max() ?? 0
         }
@@ -37,7 +49,12 @@ struct Table {
         return [line(header), "|" + rule.joined(separator: "|") + "|"] + rows.map(line)
     }
 
-    private func format(_ value: Double, _ unit: Figure.Unit) -> String {
+    static func ratio(_ value: Double) -> String {
+        guard value.isFinite else { return "-" }
+        return value < 0.1 ? String(format: "%.3f", value) : String(format: "%.2f", value)
+    }
+
+    static func format(_ value: Double, _ unit: Figure.Unit) -> String {
         switch unit {
         case .microseconds: String(format: value < 1 ? "%.3f µs" : "%.2f µs", value)
         case .seconds: String(format: value < 0.1 ? "%.4f s" : "%.3f s", value)
@@ -49,7 +66,7 @@ struct Table {
         }
     }
 
-    private func format(_ target: Figure.Target, _ unit: Figure.Unit) -> String {
+    static func format(_ target: Figure.Target, _ unit: Figure.Unit) -> String {
         switch target {
         case .atMost(let limit): "<= " + format(limit, unit)
         case .atLeast(let limit): ">= " + format(limit, unit)
@@ -58,7 +75,9 @@ struct Table {
         }
     }
 
-    private func grouped(_ value: Double) -> String {
+    static func grouped(_ number: Int) -> String { grouped(Double(number)) }
+
+    static func grouped(_ value: Double) -> String {
         guard value.isFinite else { return "-" }
         var digits = Array(String(Int(value.rounded())))
         var at = digits.count - 3

@@ -42,4 +42,5 @@ final class Box<Value: Sendable>: Sendable {
         get { value.withLock { $0 } }
         set { value.withLock { $0 = newValue } }
     }
+    func change(_ body: (inout sending Value) -> Void) { value.withLock { body(&$0) } }
 }
