@@ -30,7 +30,9 @@ extension TileStore {
                     figures.pinnedBytes = t.allocatedPinned
                     figures.limits = t.limits
                 }
-                while sources.count < t.sources.count { sources.append(SourceStatistics(name: t.sources[sources.count])) }
+                while sources.count < t.sources.count {
+                    sources.append(SourceStatistics(name: t.sources[sources.count]))
+                }
                 let end = min(t.entries.count, next &+ 8192)
                 for slot in next..<max(next, end) { count(slot, t, now, &figures, &sources) }
                 next = end

@@ -45,7 +45,8 @@ struct IndexImageTests {
         try lab.put(0..<300)
         try lab.put(5..<20)
         let box = try PinnedRegion(
-            name: "town", source: SourceName("lab"), spans: [TileSpan(zoom: 12, columns: 10...19, rows: 0...0)], box: nil)
+            name: "town", source: SourceName("lab"), spans: [TileSpan(zoom: 12, columns: 10...19, rows: 0...0)],
+            box: nil)
         try lab.store.pin(box)
         for number in 0..<40 {
             let key = try TileKey("lab:fonts/\(number).pbf?00112233445566778899aabbccddeeff")
@@ -277,7 +278,9 @@ struct IndexImageTests {
         // Somebody else might have written it: then it is not trusted.
         try store.close()
         let image = try #require(
-            try FileManager.default.contentsOfDirectory(atPath: folder.path + "/manifest").first { $0.hasPrefix("index-") })
+            try FileManager.default.contentsOfDirectory(atPath: folder.path + "/manifest").first {
+                $0.hasPrefix("index-")
+            })
         try FileManager.default.setAttributes(
             [.posixPermissions: 0o666], ofItemAtPath: folder.path + "/manifest/" + image)
         configuration.indexImages = .automatic

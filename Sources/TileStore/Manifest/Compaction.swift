@@ -257,7 +257,6 @@ extension TileStore {
         }
     }
 
-
     /// Due when the journals are larger than half the checkpoint, and than 8 MiB, which are read in 20 ms.
     func isCompactionDue(_ ledger: Ledger) -> Bool {
         ledger.offset + ledger.chainBytes > max(8 << 20, ledger.checkpointBytes / 2)
