@@ -87,7 +87,10 @@ struct ManifestPathsTests {
 
     @Test("A checkpoint that several threads read says what it says to one; a damaged line costs its entry alone")
     func largeCheckpoint() throws {
-        let lab = try Lab()
+        var configuration = Lab.plain
+        // With an image the checkpoint would not be read.
+        configuration.indexImages = .never
+        let lab = try Lab(configuration)
         let count = 30_000
         let sets = (0..<3).map { ResponseFields(mediaType: "image/\($0)") }
         var random = SplitMix64(seed: 5)
@@ -111,7 +114,9 @@ struct ManifestPathsTests {
         lab.disk.corrupt(path) { $0[place.lowerBound + 3] ^= 1 }
         try lab.reopen()
         let after = try lab.store.snapshot()
-        #expect(after.entries == before.entries.filter { $0.key != lab.key(3 * 4096 + 77) })
+        let lost = Set(before.entries.map(\.key)).subtracting(after.entries.map(\.key))
+        #expect(lost == [lab.key(3 * 4096 + 77)])
+        #expect(after.entries.count == count - 1)
         #expect(try lab.store.verify(repair: false).journalDamage > 0)
     }
 }
