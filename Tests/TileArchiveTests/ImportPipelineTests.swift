@@ -55,7 +55,7 @@ struct ImportPipelineTests {
             }
             var stored = 0
             for batch in batches { stored += try pipeline.put(batch).reduce(0) { $0 + $1.stored } }
-            stored += try pipeline.drain().reduce(0) { $0 + $1.stored }
+            stored += try pipeline.drain().done.reduce(0) { $0 + $1.stored }
             #expect(stored == 4)
             #expect(try store.read(key)?.data == content(round * 4 + 3))
         }

@@ -14,7 +14,7 @@ import Darwin
 struct InterruptTests {
     private let scratch: Scratch
     private let cache: String
-    private let pyramid = Pyramid(seed: 6, zooms: 0...5, sizes: 40...3000)
+    private let pyramid = Pyramid(seed: 6, zooms: 0...6, sizes: 40...1500)
 
     init() throws {
         scratch = try Scratch()

@@ -160,15 +160,17 @@ public struct ArchiveImport {
             onTheWay += batch.count
             take(try pipeline.put(try PutInSteps(batch, into: plan.store)))
             // Which of two is newer can be told once the first is in the store.
-            if plan.keepsNewer { take(try pipeline.drain()) }
+            if plan.keepsNewer { take(try pipeline.drain().done) }
             batch.removeAll(keepingCapacity: true)
             bytesInBatch = 0
         }
 
-        /// Puts what is left, and waits for all of it.
+        /// Puts what is left, and waits for all of it, or until the observer has had enough.
         mutating func finish() throws {
             try putBatch()
-            take(try pipeline.drain())
+            let (done, isComplete) = try pipeline.drain { observer.wantsStop }
+            take(done)
+            if !isComplete { report.wasStopped = true }
         }
 
         private mutating func take(_ done: [PutInSteps.Summary]) {

@@ -52,11 +52,25 @@ package final class PutPipeline: Sendable {
     }
 
     /// Waits until all that was handed on is in the store.
-    package func drain() throws -> [PutInSteps.Summary] {
-        try state.wait { state -> Result<[PutInSteps.Summary], any Error>? in
+    ///
+    /// - Parameter isStopped: Asked whenever a batch is done; from then on those that nobody has begun with are dropped.
+    /// - Returns: What was done, and whether anything was dropped.
+    package func drain(
+        unless isStopped: () -> Bool = { false }
+    ) throws -> (done: [PutInSteps.Summary], isComplete: Bool) {
+        var isComplete = true
+        let done = try state.wait { state -> Result<[PutInSteps.Summary], any Error>? in
             if let failure = state.failure { return .failure(failure) }
+            let waiting = state.unstaged + state.staged.map(\.batch)
+            if !waiting.isEmpty, isStopped() {
+                isComplete = false
+                state.count -= waiting.count
+                state.size -= waiting.reduce(0) { $0 + $1.size }
+                (state.unstaged, state.staged) = ([], [])
+            }
             return state.count == 0 ? .success(state.takeDone()) : nil
         }.get()
+        return (done, isComplete)
     }
 
     /// Ends the threads; what is being staged or recorded is waited for, and what waits is dropped.
