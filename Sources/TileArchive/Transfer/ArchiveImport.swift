@@ -165,10 +165,12 @@ public struct ArchiveImport {
             bytesInBatch = 0
         }
 
-        /// Puts what is left, and waits for all of it, or until the observer has had enough.
+        /// Puts what is left, and waits for all of it: also after a stop, so that what was counted as read is there. Who stops
+        /// an import when all is read has what waits dropped.
         mutating func finish() throws {
             try putBatch()
-            let (done, isComplete) = try pipeline.drain { observer.wantsStop }
+            let wasStopped = report.wasStopped
+            let (done, isComplete) = try pipeline.drain { !wasStopped && observer.wantsStop }
             take(done)
             if !isComplete { report.wasStopped = true }
         }
