@@ -165,8 +165,10 @@ public struct ArchiveImport {
             bytesInBatch = 0
         }
 
-        /// Puts what is left, and waits for all of it: also after a stop, so that what was counted as read is there. Who stops
-        /// an import when all is read has what waits dropped.
+        /// Puts what is left, and waits for all of it.
+        ///
+        /// Also after a stop, so that what was counted as read is there. Who stops an import when all is read has what waits
+        /// dropped.
         mutating func finish() throws {
             try putBatch()
             let wasStopped = report.wasStopped
