@@ -1,11 +1,3 @@
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
-
 /// Which parts of a table changed since they were last copied: a bit for each.
 ///
 /// The memory for as many parts as there can ever be is asked for at once; the pages of it that no mark touches cost
@@ -17,11 +9,11 @@ struct ChangeMarks: BitwiseCopyable {
     /// - Returns: `nil` without memory.
     init?(limit: Int) {
         count = (limit + 63) / 64
-        guard let memory = calloc(count, 8) else { return nil }
+        guard let memory = LargeMemory.reserve(count * 8) else { return nil }
         words = memory.bindMemory(to: UInt64.self, capacity: count)
     }
 
-    func release() { free(words) }
+    func release() { LargeMemory.giveBack(words, count * 8) }
 
     @inline(__always)
     func mark(_ part: Int) { words[part >> 6] |= 1 << UInt64(truncatingIfNeeded: part & 63) }

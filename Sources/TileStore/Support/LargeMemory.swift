@@ -22,7 +22,7 @@ enum LargeMemory {
         return calloc(1, size)
         #else
         // More than is needed, so that a part of it begins at a large page's boundary; what is not touched costs nothing.
-        let all = mmap(nil, size + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+        let all = mmap(nil, size + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | anonymous, -1, 0)
         guard let all, all != MAP_FAILED else { return nil }
         let start = UnsafeMutableRawPointer(
             bitPattern: (UInt(bitPattern: all) + UInt(page) - 1) / UInt(page) * UInt(page))
@@ -35,6 +35,23 @@ enum LargeMemory {
         return start
         #endif
     }
+
+    /// Memory of so many bytes, zeroed, of which only the parts that are touched are ever taken; `nil` if there is none.
+    ///
+    /// From the system itself: `calloc` may take it from memory that was in use, and writes zeros to all of it then.
+    static func reserve(_ bytes: Int) -> UnsafeMutableRawPointer? {
+        let memory = mmap(nil, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | anonymous, -1, 0)
+        return memory == MAP_FAILED ? nil : memory
+    }
+
+    /// Gives back what ``reserve(_:)`` gave for so many bytes.
+    static func giveBack(_ memory: UnsafeMutableRawPointer, _ bytes: Int) { munmap(memory, bytes) }
+
+    #if canImport(Darwin)
+    private static var anonymous: Int32 { MAP_ANON }
+    #else
+    private static var anonymous: Int32 { MAP_ANONYMOUS }
+    #endif
 
     /// Gives back what ``allocate(_:)`` gave for so many bytes.
     static func free(_ memory: UnsafeMutableRawPointer, _ bytes: Int) {
