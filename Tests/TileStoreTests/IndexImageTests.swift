@@ -171,6 +171,10 @@ struct IndexImageTests {
             disk.corrupt(Self.image) { $0.removeLast($0.count - length) }
             try Self.check(disk, byImage: false, "cut at \(length)")
         }
+        let folder = lab.disk.clone()
+        folder.remove(Self.image)
+        folder.plantFolder(Self.image)
+        try Self.check(folder, byImage: false, "a folder in its place")
         let disk = lab.disk.clone()
         disk.corrupt(Self.image) { $0.append(0) }
         try Self.check(disk, byImage: false, "one byte more")

@@ -5,7 +5,7 @@
 /// remembers is still seen. Holding `compact.lock` makes it the only one.
 package final class Compaction {
     private let store: TileStore
-    private let lockFile: OpenFile
+    private let lock: CompactionLock
     private let generation: UInt64
     private let loads: Int
     private let temporary: String
@@ -25,28 +25,16 @@ package final class Compaction {
     fileprivate init?(_ store: TileStore) throws {
         self.store = store
         let files = store.files
-        let lock = try files.open("compact.lock", .appendCreating)
-        var taken = false
-        do {
-            guard try files.tryLock(lock) else {
-                files.close(lock)
-                return nil
-            }
-            taken = true
-            lockFile = lock
-            (generation, loads) = try store.hold { ledger in
-                // A checkpoint that is missing comes first; else the journal ends here and a new one begins.
-                let newest = try files.newestCheckpoint() ?? 0
-                if newest >= ledger.generation { try ledger.rotate(.live(store.tables)) }
-                return (ledger.generation, ledger.loads)
-            }
-            temporary = "staging/checkpoint-\(String(store.environment.random(), radix: 16))"
-            file = try files.open(temporary, .createNew)
-        } catch {
-            if taken { files.unlock(lock) }
-            files.close(lock)
-            throw error
+        guard let lock = try CompactionLock(files) else { return nil }
+        self.lock = lock
+        (generation, loads) = try store.hold { ledger in
+            // A checkpoint that is missing comes first; else the journal ends here and a new one begins.
+            let newest = try files.newestCheckpoint() ?? 0
+            if newest >= ledger.generation { try ledger.rotate(.live(store.tables)) }
+            return (ledger.generation, ledger.loads)
         }
+        temporary = "staging/checkpoint-\(String(store.environment.random(), radix: 16))"
+        file = try files.open(temporary, .createNew)
         let header = store.tables.read { t, _ in (t.nextSequence, t.nextSet, t.entryCount, t.blobCount) }
         firstSequence = header.0
         lines.checkpointHeader(
@@ -214,8 +202,7 @@ package final class Compaction {
         file = nil
         // Nobody reads it; what stays behind is swept when the cache is opened an hour later.
         _ = try? store.files.unlink(temporary)
-        store.files.unlock(lockFile)
-        store.files.close(lockFile)
+        lock.release()
     }
 }
 

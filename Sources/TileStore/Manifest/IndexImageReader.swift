@@ -33,6 +33,9 @@ struct IndexImageReader {
             return (tables, state)
         } catch is Flaw {
             return nil
+        } catch is FileError {
+            // Whatever else the files refuse, reading the manifest says.
+            return nil
         }
     }
 

@@ -6,7 +6,7 @@
 /// the marks is held in memory. Holding `compact.lock` makes it the only one.
 package final class IndexImageWriter {
     private let store: TileStore
-    private let lockFile: OpenFile
+    private let lock: CompactionLock
     private let temporary: String
     /// The checkpoint that it goes with: nobody makes another one meanwhile.
     private let generation: UInt64
@@ -41,39 +41,22 @@ package final class IndexImageWriter {
         self.store = store
         self.endsWithStore = endsWithStore
         let files = store.files
-        let lock = try files.open("compact.lock", .appendCreating)
-        var taken = false
-        do {
-            guard try files.tryLock(lock) else {
-                files.close(lock)
-                return nil
-            }
-            taken = true
-            lockFile = lock
-            guard let newest = try files.newestCheckpoint() else {
-                files.unlock(lock)
-                files.close(lock)
-                return nil
-            }
-            generation = newest
-            temporary = "staging/index-\(String(store.environment.random(), radix: 16))"
-            let file = try files.open(temporary, .createNew)
-            self.file = file
-            loads = store.commit.withLock { $0.loads }
-            var tables: Tables?
-            store.tables.write { if $0.beginMarking() { tables = $0 } }
-            guard let tables else {
-                files.close(file)
-                try files.unlink(temporary)
-                throw FileError("allocate for", "manifest/index", Errno.noMemory)
-            }
-            self.tables = tables
-            IndexImage.head(generation).withUnsafeBytes { pending.raw($0) }
-        } catch {
-            if taken { files.unlock(lock) }
-            files.close(lock)
-            throw error
+        guard let lock = try CompactionLock(files), let newest = try files.newestCheckpoint() else { return nil }
+        self.lock = lock
+        generation = newest
+        temporary = "staging/index-\(String(store.environment.random(), radix: 16))"
+        let file = try files.open(temporary, .createNew)
+        self.file = file
+        loads = store.commit.withLock { $0.loads }
+        var tables: Tables?
+        store.tables.write { if $0.beginMarking() { tables = $0 } }
+        guard let tables else {
+            files.close(file)
+            try files.unlink(temporary)
+            throw FileError("allocate for", "manifest/index", Errno.noMemory)
         }
+        self.tables = tables
+        IndexImage.head(generation).withUnsafeBytes { pending.raw($0) }
     }
 
     deinit { abandon() }
@@ -370,8 +353,7 @@ package final class IndexImageWriter {
         file = nil
         // Nobody reads it; what stays behind is swept when the cache is opened an hour later.
         _ = try? store.files.unlink(temporary)
-        store.files.unlock(lockFile)
-        store.files.close(lockFile)
+        lock.release()
     }
 }
 

@@ -2,10 +2,10 @@
 extension Ledger {
     /// Reads the image of a checkpoint, and from the journals what came after it.
     ///
-    /// - Returns: `nil` if there is none, if it is damaged or of another machine's making, or if the checkpoint or the journal
-    ///   are not those that it was made from; then nothing has changed here.
+    /// - Returns: `nil` if there is none, if it cannot be read, is damaged or of another machine's making, or if the checkpoint
+    ///   or the journal are not those that it was made from: then the manifest is to be read.
     func loadImage(_ newest: UInt64, _ checkpoint: OpenFile, underLock: Bool) throws -> Tables? {
-        guard usesImages, let file = try openIfThere(IndexImage.path(newest)) else { return nil }
+        guard usesImages, let file = openImage(newest) else { return nil }
         defer { files.close(file) }
         var expected = ImagePosition()
         try files.stamp(checkpoint, newest, &expected)
@@ -50,6 +50,13 @@ extension Ledger {
         note(tables)
         if buffer.count > 1 << 16 { resizeBuffer(1 << 16) }
         return tables
+    }
+
+    private func openImage(_ n: UInt64) -> OpenFile? {
+        do throws(FileError) { return try openIfThere(IndexImage.path(n)) } catch {
+            // A file that this user may not read spares nothing, and is missed by nobody.
+            return nil
+        }
     }
 
     /// Bytes of the manifest that an opening would have to read now.
