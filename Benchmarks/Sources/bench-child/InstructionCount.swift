@@ -23,6 +23,8 @@ enum InstructionCount {
     static func run(_ what: String, _ folder: String, count: Int) throws {
         var configuration = StoreConfiguration()
         if what == "disk-hit" { configuration.memoryTierBytes = 0 }
+        // What is opened for writing writes its index image when it is closed, which is another thing to count.
+        if what == "open" { configuration.readOnly = true }
         let store = try TileStore(at: folder, configuration: configuration)
         switch what {
         case "open": break
