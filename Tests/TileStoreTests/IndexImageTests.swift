@@ -175,6 +175,8 @@ struct IndexImageTests {
         folder.remove(Self.image)
         folder.plantFolder(Self.image)
         try Self.check(folder, byImage: false, "a folder in its place")
+        let stubborn = try Lab(Self.configuration(.automatic), disk: folder)
+        #expect(try !stubborn.store.writeIndexImage())
         let disk = lab.disk.clone()
         disk.corrupt(Self.image) { $0.append(0) }
         try Self.check(disk, byImage: false, "one byte more")

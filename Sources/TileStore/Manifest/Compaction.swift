@@ -185,6 +185,8 @@ package final class Compaction {
         for name in try files.list("manifest") ?? [] {
             for (prefix, suffix) in [("journal-", ".jsonl"), ("checkpoint-", ".json"), ("index-", ".bin")] {
                 if let n = Ledger.generation(of: name, prefix, suffix), n < generation {
+                    // A folder of that name is nobody's file: it is in no one's way, and not ours to empty.
+                    if try files.status(at: "manifest/" + name)?.kind == .folder { continue }
                     do throws(FileError) { replaced.append(try files.open("manifest/" + name, .read)) } catch {
                         // Without a handle it takes longer, and that is all.
                     }

@@ -36,12 +36,14 @@ package final class IndexImageWriter {
     /// Parts that the last round may have: well below 5 ms.
     private static let last = 6000
 
-    /// - Returns: `nil` if another process is at it, or compacting.
+    /// - Returns: `nil` if another process is at it, or compacting, or if something else than a file is in the image's place.
     fileprivate init?(_ store: TileStore, endsWithStore: Bool) throws {
         self.store = store
         self.endsWithStore = endsWithStore
         let files = store.files
         guard let lock = try CompactionLock(files), let newest = try files.newestCheckpoint() else { return nil }
+        // A folder of that name is not ours to empty; opening does without an image.
+        guard try files.status(at: IndexImage.path(newest))?.kind != .folder else { return nil }
         self.lock = lock
         generation = newest
         temporary = "staging/index-\(String(store.environment.random(), radix: 16))"
