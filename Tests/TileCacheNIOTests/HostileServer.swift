@@ -116,7 +116,7 @@ struct HostileServer: Sendable, CustomTestStringConvertible {
         HostileServer(
             name: "sends fields without end",
             answer: .raw(.text("HTTP/1.1 200 OK\n"), .endless(Array("Field: value\r\n".utf8))),
-            expected: .headTooLarge, onLinuxURLSession: .error(.timeout)),
+            expected: .headTooLarge, onLinuxURLSession: .anyError),
         HostileServer(
             name: "speaks no HTTP", answer: .raw(.text("220 mail.example ESMTP\n"), .close), expected: .malformed),
         HostileServer(
