@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Runs the tests that are built and, where some fail, says at the end which, so that nobody searches a long log for them.
+# Usage: Scripts/run-tests.sh [arguments of swift test]
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+swift test -c release --skip-build --scratch-path "${SCRATCH:-.build}" "$@" 2>&1 | tee "$log"
+status=$?
+if [ "$status" -ne 0 ]; then
+    echo
+    echo "swift test ended with $status. What failed:"
+    # The line of an issue and the two after it, which hold its comment; lines of passing tests say nothing here.
+    grep -E -A2 '✘ .*recorded an issue|error: |Fatal error|unexpected signal' "$log" |
+        grep -vE '^(--|[◇✔↳] (Test|Suite) )' | cut -c1-600 | tail -n 40
+    grep -E '✘ (Test|Suite) .* failed after' "$log" | cut -c1-200 | tail -n 20
+fi
+exit "$status"
