@@ -37,9 +37,11 @@ echo "check-model: two writers, a reader, a rotator, one crash: $(states protoco
 
 # Errors are found early, so these runs take less time than the compiler does.
 optimise=-O0
-for fault in V_APPEND_FIRST V_UNLINK_FIRST V_NOCATCHUP V_TRUNC_NOLOCK V_BYEXIST V_DELETE_FIRST; do
+for fault in V_APPEND_FIRST V_UNLINK_FIRST V_NOCATCHUP V_TRUNC_NOLOCK V_BYEXIST V_DELETE_FIRST V_ANYLENGTH; do
+    # This one shows where a blob goes and comes back: it takes a second operation.
+    [ "$fault" = V_ANYLENGTH ] && more="-UNW0 -DNW0=2" || more=""
     # shellcheck disable=SC2086
-    explore "$fault" $small "-D$fault"
+    explore "$fault" $small $more "-D$fault"
     if [ "$(errors "$fault")" = 0 ]; then
         cat "$work/$fault/report" >&2
         echo "check-model: the faulty variant $fault was not found out" >&2

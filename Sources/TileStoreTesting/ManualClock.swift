@@ -30,6 +30,6 @@ package final class ManualClock: Sendable {
         return StoreEnvironment(
             files: files, now: { self.now }, coarseTicks: { self.ticks }, ticks: { self.ticks },
             pause: { self.advance(nanoseconds: max($0, 1_000_000)) }, random: { random.withLock { $0.next() } },
-            bootID: bootID, background: false)
+            bootID: bootID, background: false, spread: { count, body in for part in 0..<count { body(part) } })
     }
 }

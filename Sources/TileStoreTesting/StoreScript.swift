@@ -218,7 +218,9 @@ extension Step {
         while steps.count < count {
             switch random.below(100) {
             case 0..<25: steps.append(.put(put(&random)))
-            case 25..<29: steps.append(.batch((0..<(1 + random.below(6))).map { _ in put(&random) }))
+            case 25..<29:
+                let count = 1 + random.below(random.below(4) == 0 ? 16 : 6)
+                steps.append(.batch((0..<count).map { _ in put(&random) }))
             case 29..<41: steps.append(.get(key(&random)))
             case 41..<43: steps.append(.look(key(&random)))
             case 43..<47:

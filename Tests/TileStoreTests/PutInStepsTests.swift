@@ -7,7 +7,13 @@ import TileStoreTesting
 @Suite(.timeLimit(.minutes(30)), .ownThreads)
 struct PutInStepsTests {
     private let lab: Lab
-    init() throws { lab = try Lab() }
+
+    /// Durable: what is not is written where it belongs, and nothing is staged.
+    init() throws {
+        var configuration = Lab.plain
+        configuration.durability = .durable
+        lab = try Lab(configuration)
+    }
 
     /// Tiles by number, with the content of that number.
     private func batch(_ tiles: [(key: Int, content: Int)]) throws -> PutInSteps {

@@ -167,12 +167,14 @@ package struct StoreEnvironment: Sendable {
     package var bootID: String?
     /// Whether the store may run work of its own in the background (compaction, flushing of uses).
     package var background: Bool
+    /// Does a number of things at the same time and returns when all are done.
+    package var spread: @Sendable (_ count: Int, _ body: @Sendable (Int) -> Void) -> Void
 
     package init(
         files: any FileSystem, now: @escaping @Sendable () -> Timestamp,
         coarseTicks: @escaping @Sendable () -> UInt64, ticks: @escaping @Sendable () -> UInt64,
         pause: @escaping @Sendable (UInt64) -> Void, random: @escaping @Sendable () -> UInt64, bootID: String?,
-        background: Bool
+        background: Bool, spread: @escaping @Sendable (Int, @Sendable (Int) -> Void) -> Void
     ) {
         self.files = files
         self.now = now
@@ -182,5 +184,6 @@ package struct StoreEnvironment: Sendable {
         self.random = random
         self.bootID = bootID
         self.background = background
+        self.spread = spread
     }
 }

@@ -1,3 +1,5 @@
+import Dispatch
+
 #if canImport(Glibc)
 import Glibc
 #elseif canImport(Musl)
@@ -40,7 +42,8 @@ extension StoreEnvironment {
                 return generator.next()
             },
             bootID: currentBootID(),
-            background: true)
+            background: true,
+            spread: { DispatchQueue.concurrentPerform(iterations: $0, execute: $1) })
     }
 }
 

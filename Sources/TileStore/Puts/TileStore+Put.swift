@@ -1,0 +1,97 @@
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
+extension TileStore {
+    /// Stores a tile: its bytes if they are not there yet, and its whole new state under the key.
+    ///
+    /// When it returns, limits are kept, and another process sees the tile. With ``StoreConfiguration/Durability/durable``
+    /// it is on the disk. What was stored under the key is replaced in one step.
+    /// - Parameters:
+    ///   - data: The bytes; `nil` for a response without a body.
+    ///   - key: The key.
+    ///   - metadata: Validators and times.
+    /// - Throws: ``StoreError``; then nothing has changed, and the bytes are still the caller's to use.
+    @discardableResult
+    public func put(_ data: Data?, for key: TileKey, metadata: TileMetadata) throws -> PutOutcome {
+        var request = PutRequest(TilePut(key: key, data: data, metadata: metadata))
+        return try withUnsafeMutablePointer(to: &request) { request in
+            try carryOut(UnsafeMutableBufferPointer(start: request, count: 1))
+            return request.pointee.outcome
+        }
+    }
+
+    /// Stores several tiles in one hold of the lock, in their order.
+    ///
+    /// Limits are enforced once, at the end.
+    ///
+    /// - Throws: ``StoreError`` of the first tile that failed; those before it are stored.
+    @discardableResult
+    public func put(_ tiles: [TilePut]) throws -> [PutOutcome] {
+        guard !tiles.isEmpty else { return [] }
+        let requests = UnsafeMutableBufferPointer<PutRequest>.allocate(capacity: tiles.count)
+        defer { requests.deallocate() }
+        _ = requests.initialize(from: tiles.lazy.map { PutRequest($0) })
+        defer { requests.deinitialize() }
+        try carryOut(requests)
+        return requests.map(\.outcome)
+    }
+
+    /// Stores a tile whose bytes are in a file of the caller's, which stays as it is.
+    ///
+    /// The file is read into memory as a whole, so that one that changes meanwhile does no harm: what is stored is what was
+    /// hashed.
+    @discardableResult
+    public func put(fileAt path: String, for key: TileKey, metadata: TileMetadata) throws -> PutOutcome {
+        let data: Data
+        do { data = try Data(contentsOf: URL(fileURLWithPath: path)) } catch {
+            throw StoreError(.io, "\(path) cannot be read: \(error)", cause: error)
+        }
+        return try put(data, for: key, metadata: metadata)
+    }
+
+    /// Gives an entry new validators and times, as a 304 does.
+    ///
+    /// Its blob, its place in the order of use and the time of its last use stay.
+    ///
+    /// - Returns: `false` if the key no longer is in the state that the decision was made on, or has a later `Date`.
+    public func refresh(_ key: TileKey, from version: EntryVersion, metadata: TileMetadata) throws -> Bool {
+        try check(metadata, size: 0)
+        return try hold { ledger in
+            guard
+                let entry = tables.read({ t, _ in t.packed(key).flatMap { t.find($0) }.map { t.entry($0, key: key) } }),
+                EntryVersion(entry) == version, !isOlder(metadata, than: entry.metadata)
+            else { return false }
+            var lines = LineBuffer()
+            var sets = PendingSets()
+            let set = tables.read { t, _ in sets.number(for: metadata.response, t, ledger, &lines) }
+            lines.put(
+                key, blob: entry.blob, size: entry.size, set: set, metadata, recency: entry.recency,
+                lastUsed: entry.lastUsed)
+            try appendRecords(lines, ledger)
+            return true
+        }
+    }
+
+    /// Prepares requests and has them settled: by this thread, or by the one that leads those that wait.
+    private func carryOut(_ requests: UnsafeMutableBufferPointer<PutRequest>) throws {
+        defer { discard(requests) }
+        try prepare(requests)
+        try settle(requests)
+    }
+
+    /// Has prepared requests settled.
+    func settle(_ requests: UnsafeMutableBufferPointer<PutRequest>) throws {
+        let failure = submit(requests)
+        // What stands, stands: that an eviction failed afterwards is made up for by the next one.
+        if requests.allSatisfy(\.isSettled) { return }
+        throw failure ?? StoreError(.io, "a put of \(requests[0].tile.key) was lost; try again")
+    }
+
+    private func isOlder(_ new: TileMetadata, than old: TileMetadata) -> Bool {
+        guard let newDate = new.date, let oldDate = old.date else { return false }
+        return newDate < oldDate
+    }
+}

@@ -1,0 +1,171 @@
+// Under the lock.
+extension TileStore {
+    /// Carries out puts in their order: publishes blobs, appends records, unlinks what nothing refers to any more.
+    func record(
+        _ batches: some Collection<UnsafeMutableBufferPointer<PutRequest>>, _ ledger: Ledger
+    ) throws {
+        try flushIfEvictionIsNear(batches, ledger)
+        let pending = ledger.pending
+        let isAlone = batches.count == 1 && batches.allSatisfy { $0.count == 1 }
+        var hasPlaced = false
+        defer { if hasPlaced { removeUnpublished(batches) } }
+        for requests in batches {
+            var next = 0
+            var looked = 0
+            while next < requests.count {
+                if next >= looked, requests.count - next >= Self.fewestTogether {
+                    looked = min(next + Self.mostTogether, requests.count)
+                    do {
+                        if try placeAhead(requests, next..<looked, pending, ledger) { hasPlaced = true }
+                    } catch {
+                        try settle(pending, ledger)
+                        throw error
+                    }
+                }
+                var halt = Halt.none
+                // In slices: who changes the tables for a reader's sake waits meanwhile.
+                tables.read { t, _ in
+                    let end = min(next + 64, requests.count)
+                    while next < end, halt == .none {
+                        guard let request = requests.baseAddress.map({ $0 + next }) else { return }
+                        halt = decide(request, isAlone: isAlone, t, pending, ledger)
+                        if halt == .none { next += 1 }
+                    }
+                }
+                switch halt {
+                case .none: if pending.lines.count > 1 << 18 { try settle(pending, ledger) }
+                case .settle: try settle(pending, ledger)
+                case .publish:
+                    do { try publish(&requests[next], pending, ledger) } catch {
+                        try settle(pending, ledger)
+                        throw error
+                    }
+                }
+            }
+        }
+        try settle(pending, ledger)
+    }
+
+    /// What keeps a request from being decided on.
+    private enum Halt { case none, settle, publish }
+
+    @inline(__always)
+    private func decide(
+        _ request: UnsafeMutablePointer<PutRequest>, isAlone: Bool, _ t: Tables, _ pending: PendingRecords,
+        _ ledger: Ledger
+    ) -> Halt {
+        if !isAlone, !request.pointee.isNoted {
+            // Equal keys have equal marks; that others may have them too only costs an early append.
+            guard pending.insert(request.pointee.tile.key.mark) else { return .settle }
+            request.pointee.isNoted = true
+        }
+        let packed = t.packed(request.pointee.tile.key, &ledger.names)
+        let slot = packed.flatMap { t.find($0) }
+        let digest = request.pointee.digest
+        let date = slot.map { t.details.date(t.entries[$0].pointee.details) } ?? Timestamp.absent
+        let isOld = date != Timestamp.absent && request.pointee.tile.metadata.date.map { $0.packed < date } ?? false
+        let isTooLarge =
+            t.limits.capacity.map { digest != nil && t.allocated(request.pointee.size) > $0 } ?? false
+            && !t.isPinned(request.pointee.tile.key)
+        var isNew = false
+        if !isOld, !isTooLarge, let digest, pending.published.isEmpty || !pending.published.contains(digest) {
+            isNew = t.find(digest) == nil
+            if isNew || request.pointee.staged != nil { return .publish }
+        }
+        pending.requests.append(request)
+        if isOld {
+            request.pointee.outcome = .olderThanStored
+        } else if isTooLarge {
+            if slot != nil { pending.lines.gone(CollectionOfOne(request.pointee.tile.key)) }
+            request.pointee.outcome = .largerThanCapacity
+        } else {
+            let set = pending.sets.number(
+                for: request.pointee.tile.metadata.response, t, ledger, &pending.lines)
+            pending.recency = max(pending.recency &+ 1, t.nextSequence)
+            pending.add(request, packed, set: set)
+            // A blob that was put in place for this request is new to the tables.
+            let newBlob = digest.map { request.pointee.isPublisher && t.find($0) == nil } ?? false
+            request.pointee.outcome = .stored(blob: digest, newBlob: newBlob)
+        }
+        return .none
+    }
+
+    func settle(_ pending: PendingRecords, _ ledger: Ledger) throws {
+        defer { pending.removeAll() }
+        do {
+            if pending.lines.count > 0 { try appendRecords(pending.lines, knowing: pending, ledger) }
+        } catch {
+            // Whole lines that got through stand; blobs that were published for the others must go again.
+            for digest in pending.published where !tables.read({ t, _ in t.find(digest) != nil }) {
+                try files.unlink(digest.path)
+            }
+            throw error
+        }
+        for request in pending.requests { request.pointee.isSettled = true }
+    }
+
+    func allocated(_ size: Int) -> Int { (size + files.blockSize - 1) / files.blockSize * files.blockSize }
+
+    /// Appends records, with what has to come first, and unlinks the blobs whose count they brought to 0.
+    ///
+    /// - Parameter known: Whose lines they are, if some of them need not be read back.
+    func appendRecords(
+        _ lines: borrowing LineBuffer, knowing known: PendingRecords? = nil, _ ledger: Ledger
+    ) throws {
+        if !ledger.glance.hasBoot, let boot = environment.bootID {
+            var mark = LineBuffer(capacity: 128)
+            mark.boot(boot)
+            try ledger.append(mark, .live(tables))
+        }
+        defer { if ledger.hasReleased { forgetReleased(ledger) } }
+        try ledger.append(lines, knowing: known, .live(tables))
+        try unlinkReleased(ledger)
+    }
+
+    func forgetReleased(_ ledger: Ledger) {
+        tables.write { $0.released.removeAll(keepingCapacity: true) }
+        ledger.hasReleased = false
+    }
+
+    /// Unlinks blobs that nothing refers to any more.
+    ///
+    /// Under the lock, after the record.
+    func unlinkReleased(_ ledger: Ledger) throws {
+        guard ledger.hasReleased else { return }
+        ledger.hasReleased = false
+        let gone = tables.write { t -> [BlobDigest] in
+            guard !t.released.isEmpty else { return [] }
+            defer { t.released.removeAll(keepingCapacity: true) }
+            return t.released.filter { t.find($0) == nil }
+        }
+        // In a folder that has taken this one's place the same names may mean tiles that are in use.
+        guard try gone.isEmpty || ledger.confirmFolder() else { return }
+        for digest in gone {
+            memory.remove(digest)
+            vouched.withLock { $0.remove(digest) }
+            do throws(FileError) { try files.unlink(digest.path) } catch {
+                // Something that cannot be unlinked is in the blob's place: a folder.
+                guard let status = try files.status(at: digest.path), status.kind == .folder else { throw error }
+                try quarantine(digest.path)
+            }
+        }
+    }
+}
+
+extension Tables {
+    /// Whether a region pins a key, be it there or not.
+    func isPinned(_ key: TileKey) -> Bool {
+        guard let tile = key.tile else { return false }
+        return regions.values.contains { $0.source == key.source && $0.contains(z: tile.z, x: tile.x, y: tile.y) }
+    }
+}
+
+extension TileKey {
+    /// A number that equal keys share and that others hardly ever have.
+    var mark: UInt64 {
+        guard let tile else { return UInt64(bitPattern: Int64(hashValue)) }
+        let place = UInt64(tile.z) << 56 | UInt64(tile.x) << 28 | UInt64(tile.y)
+        let kind = UInt64(bitPattern: Int64(source.description.hashValue)) &+ UInt64(tile.scale) &* 0x9E37_79B9
+        return place &* 0x9FB2_1C65_1E98_DF25 ^ kind ^ UInt64(tile.format?.utf8.first ?? 0) << 32
+    }
+}

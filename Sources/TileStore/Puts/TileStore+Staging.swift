@@ -1,0 +1,128 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+// Before the lock.
+extension TileStore {
+    @inline(__always)
+    func check(_ metadata: borrowing TileMetadata, size: Int) throws {
+        var length = 0
+        if case .text(let text) = metadata.tag { length = text.utf8.count }
+        guard size < Int(UInt32.max), length <= TagBytes.longest, metadata.response.storage.isStorable else {
+            throw refusal(copy metadata, size, tagLength: length)
+        }
+    }
+
+    private func refusal(_ metadata: TileMetadata, _ size: Int, tagLength: Int) -> StoreError {
+        if size >= Int(UInt32.max) {
+            return StoreError(.invalidValue, "a blob of \(size) bytes is too large; the most is 4 GiB - 2")
+        }
+        if tagLength > TagBytes.longest {
+            return StoreError(.invalidValue, "an ETag of more than \(TagBytes.longest) bytes cannot be kept")
+        }
+        let response = metadata.response
+        if !(200...599).contains(response.status) {
+            return StoreError(.invalidValue, "status \(response.status) is not final (200 to 599)")
+        }
+        let (length, most) = (response.storage.length, ResponseFields.Storage.longest)
+        return StoreError(
+            .invalidValue, "response fields of \(length) bytes cannot be kept; the most is \(most)")
+    }
+
+    /// Hashes, and stages the bytes of those whose blob does not look live: its file is there and of the right length.
+    func prepare(_ requests: UnsafeMutableBufferPointer<PutRequest>) throws {
+        try hash(requests)
+        _ = try stage(requests, known: [])
+    }
+
+    /// Refuses what cannot be stored, and hashes the rest.
+    func hash(_ requests: UnsafeMutableBufferPointer<PutRequest>) throws {
+        for i in requests.indices {
+            try check(requests[i].tile.metadata, size: requests[i].size)
+            guard !isReadOnly else {
+                throw StoreError(
+                    .readOnly, "\(files.location) is open for reading alone; \(requests[i].tile.key) cannot be stored")
+            }
+            requests[i].digest = requests[i].tile.data.map { $0.withUnsafeBytes { BlobDigest(hashing: $0) } }
+        }
+    }
+
+    /// Stages the bytes of those whose blob does not look live.
+    ///
+    /// - Parameter known: Blobs that will be live by then. One that is not after all is staged under the lock.
+    /// - Returns: The blobs of these requests that will be.
+    func stage(
+        _ requests: UnsafeMutableBufferPointer<PutRequest>, known: [Set<BlobDigest>]
+    ) throws -> Set<BlobDigest> {
+        var ready: Set<BlobDigest> = []
+        let now = environment.coarseTicks()
+        var last: BlobDigest?
+        for i in requests.indices {
+            // Equal ones often follow each other.
+            guard let digest = requests[i].digest, digest != last else { continue }
+            last = digest
+            if known.contains(where: { $0.contains(digest) }) { continue }
+            let live = tables.read { t, _ in t.find(digest) != nil }
+            if !live || !vouched.withLock({ $0.contains(digest, at: now) }), ready.insert(digest).inserted {
+                do throws(FileError) { try provide(&requests[i], digest, looksLive: live, now) } catch {
+                    throw StoreError(error, in: files.location)
+                }
+            }
+        }
+        return ready
+    }
+
+    /// Sees to it that a blob's bytes are in its place, or staged.
+    private func provide(
+        _ request: inout PutRequest, _ digest: BlobDigest, looksLive: Bool, _ now: UInt64
+    ) throws(FileError) {
+        if looksLive, let status = try files.status(at: digest.path), status.kind == .file,
+            status.size == Int64(request.size)
+        {
+            vouched.withLock { $0.insert(digest, at: now) }
+        } else if looksLive || !isMadeInPlace(request.size) {
+            // Where readers may look for a blob it has to be whole from its first moment on.
+            try stage(&request)
+        }
+    }
+
+    /// Whether a new blob of this size is written where it belongs, under the lock: a name in `staging/` first, and another one
+    /// afterwards, cost as much as the file itself.
+    ///
+    /// Not where writing takes long, as then the others would wait for it.
+    func isMadeInPlace(_ size: Int) -> Bool {
+        configuration.durability == .relaxed && size <= 1 << 17
+    }
+
+    func stage(_ request: inout PutRequest) throws(FileError) {
+        guard let data = request.tile.data else { return }
+        let path = stagingNames.next()
+        let durable = configuration.durability == .durable
+        let result = data.withUnsafeBytes { bytes -> Result<Void, FileError> in
+            do throws(FileError) {
+                do throws(FileError) {
+                    try files.createFile(path, bytes, sync: durable)
+                } catch {
+                    // The folder may be gone with the rest of a purged cache; anything else is the caller's to know.
+                    guard error.number == Errno.noEntry, try files.makeFolder("staging") else { throw error }
+                    try files.createFile(path, bytes, sync: durable)
+                }
+                return .success(())
+            } catch { return .failure(error) }
+        }
+        try result.get()
+        request.staged = path
+    }
+
+    /// Removes what was staged and has not been put in place.
+    func discard(_ requests: UnsafeMutableBufferPointer<PutRequest>) {
+        for i in requests.indices {
+            guard let staged = requests[i].staged else { continue }
+            requests[i].staged = nil
+            // What stays behind is swept when the cache is opened an hour later.
+            _ = try? files.unlink(staged)
+        }
+    }
+}

@@ -1,0 +1,102 @@
+import Foundation
+import Testing
+import TileStore
+import TileStoreTesting
+
+/// New blobs that are written where they belong: nobody finds a part of one, and none stays that nothing counts.
+@Suite(.timeLimit(.minutes(30)), .ownThreads)
+struct PlacedBlobsTests {
+    /// Forty new tiles, some of whose blobs are equal, of which some are refused.
+    private static func batch(_ lab: Lab) -> [TilePut] {
+        var old = lab.metadata()
+        old.date = Timestamp(seconds: 1)
+        return (0..<40).map { number in
+            TilePut(
+                key: lab.key(number), data: lab.bytes(number % 30, size: number % 7 == 3 ? 9000 : 1000),
+                metadata: number % 5 == 4 ? old : lab.metadata())
+        }
+    }
+
+    /// A cache in which every tenth key has a newer tile already.
+    private static func lab() throws -> Lab {
+        let lab = try Lab()
+        var young = lab.metadata()
+        young.date = Timestamp(seconds: 100)
+        for number in stride(from: 4, to: 40, by: 10) {
+            try lab.store.put(lab.bytes(number + 1000), for: lab.key(number), metadata: young)
+        }
+        return lab
+    }
+
+    @Test func aBatchEndsAsItsTilesOneByOneDo() throws {
+        let (together, alone) = (try Self.lab(), try Self.lab())
+        let outcomes = try together.store.put(Self.batch(together))
+        let single = try Self.batch(alone).map { try alone.store.put($0.data, for: $0.key, metadata: $0.metadata) }
+        #expect(outcomes == single && outcomes.contains(.olderThanStored))
+        #expect(difference(try together.store.snapshot(), try alone.store.snapshot()) == nil)
+        for lab in [together, alone] {
+            #expect(try lab.store.invariantViolations() == [])
+            #expect(try lab.store.verify().orphans.isEmpty)
+        }
+        #expect(together.disk.names("staging").isEmpty)
+    }
+
+    @Test(arguments: [(EIO, false), (EIO, true), (ENOSPC, false), (ENOSPC, true), (EACCES, true)])
+    func whateverFailsNothingStaysThatIsNotCounted(number: Int32, persistent: Bool) throws {
+        for operation in 0..<1000 {
+            let lab = try Self.lab()
+            let batch = Self.batch(lab)
+            lab.files.fail(
+                SimulatedFileSystem.Fault(
+                    at: operation, number: number, scope: number == ENOSPC ? .space : .all, persistent: persistent,
+                    short: true))
+            var failure: (any Error)?
+            do { try lab.store.put(batch) } catch { failure = error }
+            let struck = lab.files.hasStruck
+            lab.files.fail(nil)
+            #expect(failure == nil || failure is StoreError, "operation \(operation)")
+            // Where a file cannot be removed that was not wanted after all, it stays as after a crash, until a sweep.
+            if struck, number != ENOSPC, persistent || failure == nil { _ = try lab.store.verify(repair: true) }
+            #expect(try lab.store.invariantViolations() == [], "operation \(operation)")
+            try lab.store.put(batch)
+            #expect(try lab.store.invariantViolations() == [], "operation \(operation), again")
+            for tile in batch where tile.metadata.date == nil {
+                #expect(try lab.store.read(tile.key)?.data == tile.data)
+            }
+            if !struck { return }
+        }
+        Issue.record("the batch never came to its end")
+    }
+
+    @Test func partsThatACrashLeftAreReplaced() throws {
+        let lab = try Lab()
+        for number in 0..<20 {
+            let path = lab.digest(number).path
+            switch number % 4 {
+            case 0: lab.disk.plant(path, Array(lab.bytes(number).prefix(number * 10)))
+            case 1: lab.disk.plant(path, [UInt8](repeating: 0, count: 1000))
+            case 2: lab.disk.plantLink(path, to: "/tilecache.json")
+            default: lab.disk.plantFolder(path)
+            }
+        }
+        let batch = (0..<20).map { TilePut(key: lab.key($0), data: lab.bytes($0), metadata: lab.metadata()) }
+        try lab.store.put(Array(batch.prefix(10)))
+        for tile in batch.suffix(10) { try lab.store.put(tile.data, for: tile.key, metadata: tile.metadata) }
+        for tile in batch { #expect(try lab.store.read(tile.key)?.data == tile.data) }
+        #expect(try lab.store.invariantViolations() == [])
+        #expect(try lab.store.verify().ok)
+    }
+
+    @Test func whoReadsWithAnOlderViewSeesNoPartOfABlob() throws {
+        let lab = try Lab()
+        let reader = try lab.another()
+        try lab.store.put(lab.bytes(1), for: lab.key(1), metadata: lab.metadata())
+        lab.clock.advance(seconds: 10)
+        #expect(try reader.read(lab.key(1))?.data == lab.bytes(1))
+        _ = try lab.store.remove([lab.key(1)])
+        // Half of it is there again, as while it is being written.
+        lab.disk.plant(lab.digest(1).path, Array(lab.bytes(1).prefix(500)))
+        #expect(try reader.read(lab.key(1)) == nil)
+        reader.simulateKill()
+    }
+}
