@@ -123,20 +123,26 @@ extension TileStore {
     func look<R>(_ body: (Tables, inout ReaderLocal, _ isFirstUse: inout Bool) -> R?) throws -> R? {
         var askForNews = false
         var isFirstUse = false
-        func once() throws -> R? {
-            try tables.read { tables, local -> R? in
-                if local.isClosed { throw closedError }
-                if !askForNews, catchUpIfDue(&local) { askForNews = true }
-                return body(tables, &local, &isFirstUse)
-            }
-        }
-        var found = try once()
+        var found = try look(&askForNews, &isFirstUse, body)
         if askForNews {
             try catchUpOnRead()
-            found = try once()
+            found = try look(&askForNews, &isFirstUse, body)
         }
         if isFirstUse { maintenance?.scheduleFlush() }
         return found
+    }
+
+    // The two go from hand to hand: variables that a nested function captures would be watched while it runs.
+    @inline(__always)
+    private func look<R>(
+        _ askForNews: inout Bool, _ isFirstUse: inout Bool,
+        _ body: (Tables, inout ReaderLocal, _ isFirstUse: inout Bool) -> R?
+    ) throws -> R? {
+        try tables.read { tables, local -> R? in
+            if local.isClosed { throw closedError }
+            if !askForNews, catchUpIfDue(&local) { askForNews = true }
+            return body(tables, &local, &isFirstUse)
+        }
     }
 
     /// Notes a use under a stripe's lock.

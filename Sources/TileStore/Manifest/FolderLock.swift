@@ -2,13 +2,15 @@
 ///
 /// Processes that hold it one after the other may find that the folder is another one by then (moved away, purged and made
 /// again); the file that is locked then has no name any more, which one `fstat` tells.
-struct FolderLock {
+///
+/// Belongs to whoever holds the ledger. A class, as a value would be copied for every question that it is asked.
+final class FolderLock {
     private let environment: StoreEnvironment
     private let files: any FileSystem
-    private var file: OpenFile?
+    @exclusivity(unchecked) private var file: OpenFile?
     // Whether the file was seen to have its name since the lock was taken, and when that was last so.
-    private var isConfirmed = false
-    private var lastConfirmed: UInt64?
+    @exclusivity(unchecked) private var isConfirmed = false
+    @exclusivity(unchecked) private var lastConfirmed: UInt64?
 
     init(_ environment: StoreEnvironment) {
         self.environment = environment
@@ -17,19 +19,19 @@ struct FolderLock {
 
     var isOpen: Bool { file != nil }
 
-    mutating func open(readOnly: Bool) throws(FileError) {
+    func open(readOnly: Bool) throws(FileError) {
         guard file == nil else { return }
         file = try files.open("lock", readOnly ? .read : .appendCreating)
     }
 
-    mutating func close() {
+    func close() {
         if let file { files.close(file) }
         file = nil
     }
 
     /// Takes the lock, waiting so many seconds at most.
     @inline(__always)
-    mutating func take(wait seconds: Double, in location: String) throws {
+    func take(wait seconds: Double, in location: String) throws {
         guard let file else { throw StoreError(.closed, "the store is closed") }
         if try !files.tryLock(file) { try waitForLock(file, seconds, location) }
         isConfirmed = false
@@ -45,7 +47,7 @@ struct FolderLock {
     /// Whether the file that is locked is the one that its path leads to.
     ///
     /// Only under the lock.
-    mutating func confirm() throws(FileError) -> Bool {
+    func confirm() throws(FileError) -> Bool {
         if isConfirmed { return true }
         guard let file else { return false }
         // A lock file without a name belongs to a folder that is no more.

@@ -45,7 +45,7 @@ final class Ledger {
     /// Whether the reserve was given up and is still to be made again.
     var reserveGone = false
 
-    @exclusivity(unchecked) var lock: FolderLock
+    let lock: FolderLock
     @exclusivity(unchecked) var buffer = UnsafeMutableRawBufferPointer.allocate(
         byteCount: 1 << 16, alignment: 8)
     let reader = LineReader()

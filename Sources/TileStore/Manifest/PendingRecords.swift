@@ -105,7 +105,7 @@ struct PendingSets {
     mutating func number(
         for fields: ResponseFields, _ tables: Tables, _ ledger: Ledger, _ lines: inout LineBuffer
     ) -> UInt32 {
-        if let last = ledger.lastSet, last.fields.storage === fields.storage, last.loads == ledger.loads,
+        if let last = ledger.lastSet, last.fields == fields, last.loads == ledger.loads,
             last.generation == ledger.generation
         {
             return last.number
