@@ -14,7 +14,7 @@ if [ "$status" -ne 0 ]; then
     echo "swift test ended with $status. What failed:"
     # The line of an issue and the two after it, which hold its comment; lines of passing tests say nothing here.
     grep -E -A2 '✘ .*recorded an issue|error: |Fatal error|unexpected signal' "$log" |
-        grep -vE '^(--|[◇✔↳] (Test|Suite) )' | cut -c1-600 | tail -n 40
+        grep -vE '^(--|[◇✔] |━ )' | cut -c1-600 | tail -n 40
     grep -E '✘ (Test|Suite) .* failed after' "$log" | cut -c1-200 | tail -n 20
 fi
 exit "$status"

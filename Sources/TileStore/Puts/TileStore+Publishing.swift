@@ -63,6 +63,8 @@ extension TileStore {
             }
         }
         guard places.count >= Self.fewestTogether, try ledger.confirmFolder() else { return false }
+        // What other processes' records left without entries is unlinked with the next records: not after it is there again.
+        try unlinkReleased(ledger)
         for digest in digests { try prepareShard(digest.shard) }
         let (files, share) = (files, 4)
         // Each place is one share's alone, and all have come back when this returns.
