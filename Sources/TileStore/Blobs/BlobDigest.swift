@@ -27,17 +27,22 @@ public struct BlobDigest: Hashable, Comparable, Sendable, BitwiseCopyable, Custo
     }
 
     /// Parses 64 lower-case hexadecimal digits without a copy.
+    @inline(__always)
     init?(hex: UnsafeRawBufferPointer) {
         guard hex.count == 64 else { return nil }
-        func half(_ from: Int) -> UInt32? {
-            HexDigits.bytes(hex.loadUnaligned(fromByteOffset: from, as: UInt64.self))
-        }
-        func word(_ from: Int) -> UInt64? {
-            guard let low = half(from), let high = half(from + 8) else { return nil }
-            return UInt64(littleEndian: UInt64(UInt32(littleEndian: high)) << 32 | UInt64(UInt32(littleEndian: low)))
-        }
-        guard let a = word(0), let b = word(16), let c = word(32), let d = word(48) else { return nil }
-        (self.a, self.b, self.c, self.d) = (a, b, c, d)
+        var wrong: UInt64 = 0
+        a = Self.word(hex, 0, &wrong)
+        b = Self.word(hex, 16, &wrong)
+        c = Self.word(hex, 32, &wrong)
+        d = Self.word(hex, 48, &wrong)
+        if wrong != 0 { return nil }
+    }
+
+    @inline(__always)
+    private static func word(_ hex: UnsafeRawBufferPointer, _ at: Int, _ wrong: inout UInt64) -> UInt64 {
+        let low = HexDigits.bytes(hex.loadUnaligned(fromByteOffset: at, as: UInt64.self), &wrong)
+        let high = HexDigits.bytes(hex.loadUnaligned(fromByteOffset: at &+ 8, as: UInt64.self), &wrong)
+        return UInt64(littleEndian: UInt64(UInt32(littleEndian: high)) << 32 | UInt64(UInt32(littleEndian: low)))
     }
 
     /// Writes the 64 digits.

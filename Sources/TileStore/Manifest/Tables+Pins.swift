@@ -1,7 +1,7 @@
 // What regions keep from being evicted.
 extension Tables {
     func isPinned(_ key: PackedKey) -> Bool {
-        guard !key.isResource, let regions = regionIndexes[key.source] else { return false }
+        guard !regionIndexes.isEmpty, !key.isResource, let regions = regionIndexes[key.source] else { return false }
         return regions.contains { $0.contains(z: key.zoom, x: key.column, y: key.row) }
     }
 

@@ -16,12 +16,19 @@ enum HexDigits {
     /// The four bytes that eight digits spell; `nil` if one is no lower-case hexadecimal digit.
     @inline(__always)
     static func bytes(_ digits: UInt64) -> UInt32? {
+        var wrong: UInt64 = 0
+        let bytes = bytes(digits, &wrong)
+        return wrong == 0 ? bytes : nil
+    }
+
+    /// The same where many words follow each other and are judged together: sets bits in `wrong` if one is no digit.
+    @inline(__always)
+    static func bytes(_ digits: UInt64, _ wrong: inout UInt64) -> UInt32 {
         let c = UInt64(littleEndian: digits)
-        let high: UInt64 = 0x8080_8080_8080_8080
         // In a byte below 128 these sums carry into the high bit where the byte is at least '0', ':', 'a', 'g'.
         let figures = (c &+ 0x5050_5050_5050_5050) & ~(c &+ 0x4646_4646_4646_4646)
         let letters = (c &+ 0x1F1F_1F1F_1F1F_1F1F) & ~(c &+ 0x1919_1919_1919_1919)
-        guard c & high == 0, (figures | letters) & high == high else { return nil }
+        wrong |= (c | ~(figures | letters)) & 0x8080_8080_8080_8080
         let values = (c & 0x0F0F_0F0F_0F0F_0F0F) &+ (c >> 6 & 0x0101_0101_0101_0101) &* 9
         var x = (values << 4 | values >> 8) & 0x00FF_00FF_00FF_00FF
         x = (x | x >> 8) & 0x0000_FFFF_0000_FFFF
