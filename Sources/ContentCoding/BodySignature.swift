@@ -34,8 +34,10 @@ package enum BodySignature: Hashable, Sendable {
         }
         guard let first = head.first else { return .empty }
         switch first {
-        case 0x89: return head.starts(with: [0x89, 0x50, 0x4E, 0x47, 0x0D, 0x0A, 0x1A, 0x0A]) ? .png : .unknown
-        case 0xFF: return head.starts(with: [0xFF, 0xD8, 0xFF]) ? .jpeg : .unknown
+        case 0x89:
+            guard head.count >= 8 else { return .unknown }
+            return UInt64(bigEndian: head.loadUnaligned(as: UInt64.self)) == 0x8950_4E47_0D0A_1A0A ? .png : .unknown
+        case 0xFF: return head.count >= 3 && head[1] == 0xD8 && head[2] == 0xFF ? .jpeg : .unknown
         case 0x1F: return head.count > 1 && head[1] == 0x8B ? .gzip : .unknown
         case UInt8(ascii: "R"): return begins("RIFF") && begins("WEBP", at: 8) ? .webp : .unknown
         case UInt8(ascii: "G"): return begins("GIF87a") || begins("GIF89a") ? .gif : .unknown

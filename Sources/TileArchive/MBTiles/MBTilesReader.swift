@@ -156,12 +156,12 @@ package final class MBTilesReader: GlancingReader {
         case unusable(String)
     }
 
-    private static func content(_ value: DatabaseValue, _ length: DatabaseValue) -> Content {
+    private static func content(_ value: DatabaseValue, _ length: @autoclosure () -> DatabaseValue) -> Content {
         switch value.storage {
         case .blob(let data): return data.isEmpty ? .unusable("it is empty") : .bytes(data)
         default: break
         }
-        switch length.storage {
+        switch length().storage {
         case .null: return .unusable("its tile_data is NULL")
         case .int64(let length) where length > 0:
             return .unusable(

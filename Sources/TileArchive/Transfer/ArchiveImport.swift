@@ -81,6 +81,7 @@ public struct ArchiveImport {
         private var bytesInBatch = 0
         // Tiles of one kind share one value, which the store then keeps once.
         private var responses: [TileContent: ResponseFields] = [:]
+        private var lastResponse: (content: TileContent, fields: ResponseFields)?
         private var last: (key: TileKey, name: String)?
 
         init(plan: ArchiveImport, archive: any ArchiveReader, observer: any TransferObserver) {
@@ -89,6 +90,16 @@ public struct ArchiveImport {
             self.observer = observer
             total = archive.tileCount
             batch.reserveCapacity(ArchiveImport.batchCount)
+        }
+
+        private mutating func response(for content: TileContent) -> ResponseFields {
+            if let lastResponse, lastResponse.content == content { return lastResponse.fields }
+            let fields =
+                responses[content]
+                ?? ResponseFields(mediaType: content.mediaType, contentEncoding: content.contentEncoding)
+            responses[content] = fields
+            lastResponse = (content, fields)
+            return fields
         }
 
         mutating func take(_ step: ArchiveStep) throws {
@@ -115,7 +126,10 @@ public struct ArchiveImport {
                     name(), "the same key as \(last.name)\(plan.keepsFormat ? "" : " (--with-format keeps both)")")
             }
             if tile.data.isEmpty { return skip(name(), "it is empty") }
-            if TileContent.isWebPage(tile.data) { return skip(name(), "it is a web page, not a tile") }
+            // A picture's type was told from its bytes.
+            if tile.mediaType?.hasPrefix("image/") != true, TileContent.isWebPage(tile.data) {
+                return skip(name(), "it is a web page, not a tile")
+            }
             if plan.keepsNewer, let time = tile.modified ?? archive.modified,
                 let there = try plan.store.entry(for: key), there.metadata.storedAt.seconds > time
             {
@@ -123,12 +137,9 @@ public struct ArchiveImport {
             }
             if archive.format == .folder { last = (key, name()) }
             let content = TileContent(mediaType: tile.mediaType, contentEncoding: tile.contentEncoding)
-            let response =
-                responses[content]
-                ?? ResponseFields(mediaType: content.mediaType, contentEncoding: content.contentEncoding)
-            responses[content] = response
             let metadata = TileMetadata(
-                response: response, storedAt: plan.now, expires: plan.now.adding(seconds: Int64(plan.lifetime)))
+                response: response(for: content), storedAt: plan.now,
+                expires: plan.now.adding(seconds: Int64(plan.lifetime)))
             batch.append(TilePut(key: key, data: tile.data, metadata: metadata))
             bytesInBatch += tile.data.count
             report.bytes += tile.data.count
