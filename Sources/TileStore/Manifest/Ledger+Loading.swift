@@ -119,8 +119,10 @@ extension Ledger {
             var next = 0
             func carryOutPuts(upTo end: Int) {
                 while next < end {
-                    if !made.apply(chunk.puts[next]) { damagedLines += 1 }
-                    next += 1
+                    let group = next..<min(next + Tables.linesAhead, end)
+                    made.warm(chunk.puts, group)
+                    for i in group { if !made.apply(chunk.puts[i]) { damagedLines += 1 } }
+                    next = group.upperBound
                 }
             }
             for other in chunk.others {

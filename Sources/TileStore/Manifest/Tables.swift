@@ -67,6 +67,8 @@ final class Tables {
     // The name that was looked up last, at most 64 bytes, and its number.
     let lastSource = UnsafeMutableRawPointer.allocate(byteCount: 64, alignment: 8)
     @exclusivity(unchecked) var lastSourceLength = -1
+    /// Means nothing: see ``warm(_:_:)``.
+    @exclusivity(unchecked) var warmth: UInt32 = 0
     @exclusivity(unchecked) var lastSourceNumber: UInt16 = 0
     @exclusivity(unchecked) var lastVariantMark: (UInt64, UInt64) = (0, 0)
     @exclusivity(unchecked) var lastVariantNumber: UInt16 = 0

@@ -68,6 +68,13 @@ struct SlotIndex: ~Copyable {
         }
     }
 
+    /// What is in the cell where a key would be first looked for: nothing to go by, but it is near then.
+    @inline(__always)
+    func cell(_ hash: UInt64) -> UInt32 {
+        let segment = segments[segment(hash)]
+        return segment.capacity == 0 ? Self.empty : segment.cells[Int(home(hash, segment.capacity))]
+    }
+
     /// Enters a slot whose key is not there yet.
     ///
     /// `hashOf` gives the hash of slots that are, when the segment grows.
