@@ -158,7 +158,9 @@ struct ServerTests {
         let origin = try ScriptedOrigin(always: reply("200 OK", ["Cache-Control: max-age=60"], body))
         try await withProxy(origin, limits: impatient { $0.writeStall = .milliseconds(100) }) { proxy async throws in
             #expect(try proxy.ask().isComplete)
-            let wire = try proxy.connect()
+            let wire = try Wire.unconnected()
+            wire.holdAtMost(1 << 16)
+            try wire.connect(to: proxy.server.port)
             wire.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\nGET /a HTTP/1.1\r\nHost: a\r\n\r\n")
             while try await proxy.server.connectionCount() > 0 { await Task.yield() }
             #expect(wire.takeAll().count < 16_000_000)

@@ -32,6 +32,14 @@ final class Wire {
         return descriptor
     }
 
+    /// Has the system hold no more than so many bytes that were not read: some hold tens of megabytes.
+    ///
+    /// Before it is connected.
+    func holdAtMost(_ bytes: Int32) {
+        var bytes = bytes
+        setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &bytes, socklen_t(MemoryLayout<Int32>.size))
+    }
+
     /// Connects to a port on the loopback.
     func connect(to port: Int) throws {
         var address = loopback(port)
