@@ -244,8 +244,8 @@ struct TransportContractTests {
         #expect(await carrier.make().get(origin, bodyLimit: 1 << 20).code == .bodyTooLarge)
         await origin.connectionsClosed()
         withKnownIssue("URLSession on Linux reads on for a while", isIntermittent: true) {
-            // The limit, and what the system's buffers on both sides take.
-            #expect(origin.bytesSent < 16 << 20)
+            // The limit, and what the system's buffers on both sides take: up to 36 MiB on some.
+            #expect(origin.bytesSent < 64 << 20)
         } when: {
             carrier.isLinuxURLSession
         }
