@@ -27,7 +27,8 @@ package final class PutInSteps: @unchecked Sendable {
         requests.deallocate()
     }
 
-    /// Writes the blobs that the store has not got to its staging folder.
+    /// Writes the blobs that the store has not got to its staging folder, but for those that ``record()`` writes where they
+    /// belong: in relaxed mode all but large ones.
     ///
     /// - Parameter known: Blobs of batches that will be recorded before this one.
     /// - Returns: The blobs that this batch brings.
@@ -45,7 +46,7 @@ package final class PutInSteps: @unchecked Sendable {
         package var refused: [(key: TileKey, outcome: PutOutcome)] = []
     }
 
-    /// Puts the blobs in their places and records the tiles, in one hold of the lock.
+    /// Puts the blobs in their places, or writes them there, and records the tiles, in one hold of the lock.
     ///
     /// - Throws: ``StoreError`` of the first tile that failed; those before it are stored.
     package func record() throws -> Summary {

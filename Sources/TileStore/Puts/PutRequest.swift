@@ -2,8 +2,10 @@
 struct PutRequest {
     let tile: TilePut
     var digest: BlobDigest?
-    /// The file in `staging/` with the bytes; `nil` if the blob looked live.
+    /// The file in `staging/` with the bytes; `nil` if the blob looked live, or is to be written where it belongs.
     var staged: String?
+    /// Whether its blob looked new, and is to be written where it belongs.
+    var looksNew = false
     /// What will have come of it when the records stand.
     var outcome = PutOutcome.olderThanStored
     /// Whether they do.

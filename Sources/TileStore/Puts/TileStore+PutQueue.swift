@@ -62,7 +62,7 @@ extension TileStore {
     ) -> (any Error)? {
         do {
             // Where blobs are to be put in place it must be certain which folder that is.
-            let appendsOnly = batches.allSatisfy { $0.allSatisfy { $0.staged == nil } }
+            let appendsOnly = batches.allSatisfy { $0.allSatisfy { $0.staged == nil && !$0.looksNew } }
             var goal = EvictionGoal()
             try hold(ledger, appendsOnly: appendsOnly) { ledger in
                 try record(batches, ledger)

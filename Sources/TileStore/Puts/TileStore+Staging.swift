@@ -31,7 +31,7 @@ extension TileStore {
             .invalidValue, "response fields of \(length) bytes cannot be kept; the most is \(most)")
     }
 
-    /// Hashes, and stages the bytes of those whose blob does not look live: its file is there and of the right length.
+    /// Hashes, and stages what is to be staged.
     func prepare(_ requests: UnsafeMutableBufferPointer<PutRequest>) throws {
         try hash(requests)
         _ = try stage(requests, known: [])
@@ -49,9 +49,10 @@ extension TileStore {
         }
     }
 
-    /// Stages the bytes of those whose blob does not look live.
+    /// Stages the bytes of those whose blob does not look live (its file is there and of the right length), unless they are
+    /// to be written where they belong.
     ///
-    /// - Parameter known: Blobs that will be live by then. One that is not after all is staged under the lock.
+    /// - Parameter known: Blobs that will be live by then. One that is not after all is written under the lock.
     /// - Returns: The blobs of these requests that will be.
     func stage(
         _ requests: UnsafeMutableBufferPointer<PutRequest>, known: [Set<BlobDigest>]
@@ -74,7 +75,7 @@ extension TileStore {
         return ready
     }
 
-    /// Sees to it that a blob's bytes are in its place, or staged.
+    /// Sees to it that a blob's bytes are in its place, or staged, or noted as to be written.
     private func provide(
         _ request: inout PutRequest, _ digest: BlobDigest, looksLive: Bool, _ now: UInt64
     ) throws(FileError) {
@@ -85,6 +86,8 @@ extension TileStore {
         } else if looksLive || !isMadeInPlace(request.size) {
             // Where readers may look for a blob it has to be whole from its first moment on.
             try stage(&request)
+        } else {
+            request.looksNew = true
         }
     }
 
