@@ -11,7 +11,8 @@ extension Tables {
     func warm(_ lines: ContiguousArray<PutLine>, _ range: Range<Int>) {
         var seen: UInt32 = 0
         for i in range {
-            if let key = plainPacked(lines[i].key) { seen ^= entryIndex.cell(hash(key)) }
+            // Where the name of a resource is cannot be told before it is entered.
+            if let tile = lines[i].key.tile, let key = packed(lines[i].key, tile) { seen ^= entryIndex.cell(hash(key)) }
             if let digest = lines[i].blob { seen ^= blobIndex.cell(Self.hash(digest)) }
         }
         withUnsafeTemporaryAllocation(of: UInt32.self, capacity: range.count) { slots in
@@ -28,14 +29,5 @@ extension Tables {
         }
         // What nobody needs is not read.
         warmth ^= seen
-    }
-
-    /// The packed form of a tile's key; nothing is entered for a resource, whose place nobody can tell before.
-    @inline(__always)
-    private func plainPacked(_ key: KeyText) -> PackedKey? {
-        guard let tile = key.tile, let source = sourceNumberOfLine(key.source),
-            let variant = variantNumber(tile.scale, tile.format)
-        else { return nil }
-        return PackedKey(source: source, z: tile.z, x: tile.x, y: tile.y, variant: variant)
     }
 }
