@@ -5,7 +5,8 @@ import class Foundation.Thread
 /// Puts batches into a store in their order: while one is recorded, the next is staged and the one after that is read.
 ///
 /// Two threads of its own. What is staged is what the store does not write where it belongs: in durable mode everything,
-/// which then is synced while the batch before it is recorded. At most 8 MiB of tiles are on the way (or one batch, where that is larger).
+/// which then is synced while the batch before it is recorded. At most 8 MiB of tiles are on the way (or one batch, where
+/// that is larger).
 package final class PutPipeline: Sendable {
     private struct State {
         var unstaged: [PutInSteps] = []
