@@ -158,9 +158,12 @@ struct ServerTests {
         let origin = try ScriptedOrigin(always: reply("200 OK", ["Cache-Control: max-age=60"], body))
         try await withProxy(origin, limits: impatient { $0.writeStall = .milliseconds(100) }) { proxy async throws in
             #expect(try proxy.ask().isComplete)
+            // The count has to be that of this connection, not of the one before, and not of the time before it was accepted.
+            while try await proxy.server.connectionCount() > 0 { await Task.yield() }
             let wire = try Wire.unconnected()
             wire.holdAtMost(1 << 16)
             try wire.connect(to: proxy.server.port)
+            while try await proxy.server.connectionCount() == 0 { await Task.yield() }
             wire.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\nGET /a HTTP/1.1\r\nHost: a\r\n\r\n")
             while try await proxy.server.connectionCount() > 0 { await Task.yield() }
             #expect(wire.takeAll().count < 16_000_000)
