@@ -8,40 +8,80 @@ import Musl
 import Darwin
 #endif
 
-/// Reads a checkpoint in chunks: helpers check lines and take them apart, one thread carries them out in their order.
+/// Reads a checkpoint in chunks: lines are checked and taken apart by whichever thread is free, and carried out in stages.
 ///
-/// The caller's thread needs no helper: what none has taken in hand it does itself, so a pool of threads that has none to
-/// spare costs time and nothing else.
+/// A stage sees all chunks in their order, one at a time, and a chunk goes through the stages one after the other; what one
+/// stage does with a chunk and another with the next one may happen at the same time. The caller's thread needs no helper:
+/// what none has taken in hand it does itself, so a pool of threads that has none to spare costs time and nothing else.
 final class CheckpointReader: @unchecked Sendable {
-    // `state` is touched under its lock alone, and a chunk by the one thread that has taken it out of `state`. Whoever
-    // reads from the file holds `reading`, so chunks follow each other in the file as their numbers do.
+    // `state` is touched under its lock alone; a chunk, and what a stage touches, by the one thread that has taken it out of
+    // `state`. Whoever reads from the file holds `reading`, so chunks follow each other in the file as their numbers do.
     private struct State {
         var idle: [CheckpointChunk]
-        var ready: [Int: CheckpointChunk] = [:]
-        /// Chunks in the hands of helpers.
+        /// For each stage the chunks that are ready for it, by their numbers.
+        var ready: [[Int: CheckpointChunk]]
+        /// For each stage the number of the chunk that it takes next.
+        var next: [Int]
+        /// The stages that have a chunk in hand.
+        var isRunning: [Bool]
+        /// Threads with a chunk in hand.
         var busy = 0
         /// Nothing more is to be read.
         var isOver = false
+        var failure: (any Error)?
+
+        init(chunks: Int, ofBytes size: Int, stages: Int) {
+            idle = (0..<chunks).map { _ in CheckpointChunk(size: size) }
+            ready = Array(repeating: [:], count: stages)
+            next = Array(repeating: 0, count: stages)
+            isRunning = Array(repeating: false, count: stages)
+        }
+
+        /// What the thread that asks should do next; `nil` if it has to wait.
+        mutating func turn() -> Turn? {
+            if failure != nil { return .over }
+            // The last stage first: what is nearly done makes room.
+            for stage in ready.indices.reversed() where !isRunning[stage] {
+                if let chunk = ready[stage].removeValue(forKey: next[stage]) {
+                    isRunning[stage] = true
+                    next[stage] += 1
+                    busy += 1
+                    return .carryOut(stage: stage, chunk)
+                }
+            }
+            if !isOver {
+                guard let chunk = idle.popLast() else { return nil }
+                busy += 1
+                return .read(chunk)
+            }
+            return busy == 0 ? .over : nil
+        }
+
+        mutating func hand(_ chunk: CheckpointChunk, to stage: Int) { ready[stage][chunk.number] = chunk }
     }
     private struct Position {
         var offset: Int64 = 0
         var number = 0
         var isAtEnd = false
     }
+    private enum Turn { case carryOut(stage: Int, CheckpointChunk), read(CheckpointChunk), over }
+    typealias Stage = (CheckpointChunk) throws -> Void
+
     private let files: any FileSystem
     private let file: OpenFile
     private let reading = Locked(Position())
     private let state: Monitor<State>
     private let helpers: Int
+    // Emptied by the caller's thread when nobody has a chunk in hand any more.
+    private var stages: [Stage]
 
-    /// - Parameters:
-    ///   - helpers: How many threads may help.
-    ///   - chunkSize: How many bytes are read at a time; longer lines are read all the same.
-    init(_ files: any FileSystem, _ file: OpenFile, helpers: Int, chunkSize: Int) {
+    private init(_ files: any FileSystem, _ file: OpenFile, helpers: Int, chunkSize: Int, stages: [Stage]) {
         self.files = files
         self.file = file
         self.helpers = helpers
-        state = Monitor(State(idle: (0..<(helpers * 2 + 1)).map { _ in CheckpointChunk(size: chunkSize) }))
+        self.stages = stages
+        // One for each thread to read into, and one that waits before each stage.
+        state = Monitor(State(chunks: helpers + 1 + stages.count, ofBytes: chunkSize, stages: stages.count))
     }
 
     /// How many helpers pay for a file of some length.
@@ -50,181 +90,84 @@ final class CheckpointReader: @unchecked Sendable {
         size < 4 << 20 ? 0 : min(3, max(0, processorCount() - 1))
     }
 
-    /// Calls the body with all chunks in their order, on this thread.
-    func forEachChunk(_ body: (CheckpointChunk) throws -> Void) throws {
-        // Helpers come when the first one is there: a short file has no other.
-        var started = false
-        var number = 0
-        defer { finish() }
-        while true {
-            enum Turn { case carryOut(CheckpointChunk), read(CheckpointChunk), over }
-            let turn = state.wait { state -> Turn? in
-                if let chunk = state.ready.removeValue(forKey: number) { return .carryOut(chunk) }
-                if state.isOver, state.busy == 0 { return .over }
-                if !state.isOver, let chunk = state.idle.popLast() { return .read(chunk) }
-                return nil
+    /// Carries out all chunks of a file; when it returns, nobody uses the file or the stages any more.
+    ///
+    /// - Parameters:
+    ///   - helpers: How many threads may help.
+    ///   - chunkSize: How many bytes are read at a time; longer lines are read all the same.
+    /// - Throws: What reading the file or a stage threw first.
+    static func read(
+        _ files: any FileSystem, _ file: OpenFile, helpers: Int, chunkSize: Int, stages: [Stage]
+    ) throws {
+        let reader = CheckpointReader(files, file, helpers: helpers, chunkSize: chunkSize, stages: stages)
+        try reader.run()
+    }
+
+    private func run() throws {
+        // Helpers come when the first chunk is there and is not all: a short file has no other.
+        guard helpers > 0 else { return try finish() }
+        if case .read(let first) = state.wait(until: { $0.turn() }) {
+            readAndParse(first)
+            if !first.isLast {
+                for _ in 0..<helpers { DispatchQueue.global(qos: .userInitiated).async { [self] in work() } }
             }
-            switch turn {
+        }
+        try finish()
+    }
+
+    private func finish() throws {
+        work()
+        let failure = state.wait(until: { $0.busy == 0 ? .some($0.failure) : nil })
+        // A helper that comes only now finds nothing to do, and keeps nothing alive.
+        stages = []
+        if let failure { throw failure }
+    }
+
+    /// Does what is to be done until all is done.
+    private func work() {
+        while true {
+            switch state.wait(until: { $0.turn() }) {
             case .over: return
             case .read(let chunk): readAndParse(chunk)
-            case .carryOut(let chunk):
-                number += 1
-                if let failure = chunk.failure { throw failure }
-                if !started {
-                    started = true
-                    for _ in 0..<helpers { DispatchQueue.global(qos: .userInitiated).async { [self] in help() } }
-                }
-                try body(chunk)
-                giveBack(chunk)
+            case .carryOut(let stage, let chunk): carryOut(stage, chunk)
             }
         }
     }
 
-    private func giveBack(_ chunk: CheckpointChunk) {
-        state.withLock { $0.idle.append(chunk) }
-        if helpers > 0 { state.wakeAll() }
-    }
-
-    /// Ends the reading, be it complete or not: when it returns, no helper uses the file any more.
-    private func finish() {
-        state.withLock { $0.isOver = true }
+    private func carryOut(_ stage: Int, _ chunk: CheckpointChunk) {
+        var failure: (any Error)?
+        do { try stages[stage](chunk) } catch { failure = error }
+        state.withLock { state in
+            state.isRunning[stage] = false
+            state.busy -= 1
+            if state.failure == nil { state.failure = failure }
+            if stage + 1 == state.ready.count { state.idle.append(chunk) } else { state.hand(chunk, to: stage + 1) }
+        }
         state.wakeAll()
-        state.wait { $0.busy == 0 ? () : nil }
-    }
-
-    private func help() {
-        while true {
-            let chunk = state.wait { state -> CheckpointChunk?? in
-                if state.isOver { return .some(nil) }
-                guard let chunk = state.idle.popLast() else { return nil }
-                state.busy += 1
-                return chunk
-            }
-            guard let chunk else { return }
-            readAndParse(chunk)
-            state.withLock { $0.busy -= 1 }
-            state.wakeAll()
-        }
     }
 
     private func readAndParse(_ chunk: CheckpointChunk) {
-        let number = reading.withLock { position -> Int? in
-            guard !position.isAtEnd else { return nil }
+        let isThere = reading.withLock { position -> Bool in
+            guard !position.isAtEnd else { return false }
             position.isAtEnd = chunk.fill(from: files, file, at: position.offset)
             position.offset += Int64(chunk.length)
+            chunk.number = position.number
             position.number += 1
-            return position.number - 1
+            return true
         }
-        if let number { chunk.parse(isFirst: number == 0) }
+        if isThere { chunk.parse() }
         state.withLock { state in
-            if let number { state.ready[number] = chunk } else { state.idle.append(chunk) }
-            if number == nil || chunk.isLast { state.isOver = true }
-        }
-    }
-}
-
-/// Some whole lines of a checkpoint, and what they say.
-final class CheckpointChunk {
-    private var buffer: UnsafeMutableRawBufferPointer
-    /// The bytes that it covers.
-    private(set) var length = 0
-    private(set) var isLast = false
-    /// Why it could not be read.
-    private(set) var failure: (any Error)?
-    /// Lines that are damaged or cut off.
-    private(set) var damage = 0
-    /// The file's first line, in its first chunk.
-    private(set) var header = UnsafeRawBufferPointer(start: nil, count: 0)
-    /// The states of keys, and between them the other lines, each with how many states come before it.
-    @exclusivity(unchecked) private(set) var puts: ContiguousArray<PutLine> = []
-    @exclusivity(unchecked) private(set) var others: [(before: Int, body: UnsafeRawBufferPointer)] = []
-    private let reader = LineReader()
-    // Tags that do not stand in the lines as they are.
-    private var tags = UnsafeMutableRawBufferPointer(start: nil, count: 0)
-    private var usedTags = 0
-
-    init(size: Int) { buffer = .allocate(byteCount: size, alignment: 8) }
-
-    deinit {
-        buffer.deallocate()
-        tags.deallocate()
-    }
-
-    /// Reads whole lines from an offset on; `true` if they are the last.
-    fileprivate func fill(from files: any FileSystem, _ file: OpenFile, at offset: Int64) -> Bool {
-        (length, isLast, failure, damage) = (0, true, nil, 0)
-        do {
-            while true {
-                let n = try files.read(file, into: buffer, at: offset)
-                isLast = n < buffer.count
-                length = UnsafeRawBufferPointer(rebasing: buffer[..<n]).lastIndex(of: 0x0A).map { $0 + 1 } ?? 0
-                if isLast, length < n { damage += 1 }
-                if isLast || length > 0 { break }
-                // One line that is longer than the chunk.
-                guard buffer.count < 1 << 26 else {
-                    (isLast, damage) = (true, 1)
-                    break
-                }
-                let larger = buffer.count * 2
-                buffer.deallocate()
-                buffer = .allocate(byteCount: larger, alignment: 8)
-            }
-        } catch { failure = error }
-        return isLast
-    }
-
-    /// Checks the lines and takes them apart.
-    fileprivate func parse(isFirst: Bool) {
-        puts.removeAll(keepingCapacity: true)
-        others.removeAll(keepingCapacity: true)
-        header = UnsafeRawBufferPointer(start: nil, count: 0)
-        usedTags = 0
-        var from = 0
-        if isFirst, let end = newline(0) {
-            header = UnsafeRawBufferPointer(rebasing: buffer[..<end])
-            from = end + 1
-        }
-        var put = PutLine()
-        while from < length, let end = newline(from) {
-            var line = UnsafeRawBufferPointer(rebasing: buffer[from..<end])
-            from = end &+ 1
-            if line.last == 0x2C { line = UnsafeRawBufferPointer(rebasing: line.dropLast()) }
-            // The brackets behind the last record.
-            if line.count == 2, line[0] == 0x5D { continue }
-            guard let body = LineReader.body(of: line) else {
-                damage += 1
-                continue
-            }
-            if reader.readPut(body, &put) {
-                keepTag(&put)
-                puts.append(put)
+            state.busy -= 1
+            if !isThere || chunk.isLast { state.isOver = true }
+            if !isThere {
+                state.idle.append(chunk)
+            } else if let failure = chunk.failure {
+                if state.failure == nil { state.failure = failure }
             } else {
-                others.append((puts.count, body))
+                state.hand(chunk, to: 0)
             }
         }
-    }
-
-    private func newline(_ from: Int) -> Int? {
-        guard let base = buffer.baseAddress, let found = memchr(base + from, 0x0A, length - from) else { return nil }
-        return UnsafeRawPointer(found) - UnsafeRawPointer(base)
-    }
-
-    /// Moves a tag that does not stand in the chunk to where it outlasts the next line.
-    private func keepTag(_ put: inout PutLine) {
-        let tag = put.details.tag.bytes
-        guard let start = tag.baseAddress, let base = UnsafeRawPointer(buffer.baseAddress),
-            start < base || start >= base + buffer.count
-        else { return }
-        if tags.count < buffer.count {
-            // Never while one is kept: the buffer grows only when it is filled.
-            tags.deallocate()
-            tags = .allocate(byteCount: buffer.count, alignment: 1)
-        }
-        // Tags are shorter than the lines in which they stand, so there is room for all.
-        let place = UnsafeMutableRawBufferPointer(rebasing: tags[usedTags..<(usedTags + tag.count)])
-        place.copyMemory(from: tag)
-        usedTags += tag.count
-        put.details.tag.bytes = UnsafeRawBufferPointer(place)
+        state.wakeAll()
     }
 }
 

@@ -106,6 +106,11 @@ struct IndexImageReader {
         // A segment may have been copied twice, then the later copy counts, and of the patches those behind it.
         var latest: [UInt64: Int] = [:]
         for (i, block) in blocks.enumerated() where !block.isPatch { latest[Self.place(block.kind, block.number)] = i }
+        func cells(_ kind: IndexImage.Kind) -> Int {
+            latest.values.reduce(0) { $0 + (blocks[$1].kind == kind ? blocks[$1].length / 4 : 0) }
+        }
+        tables.entryIndex.reserve(cells: cells(.entryIndex))
+        tables.blobIndex.reserve(cells: cells(.blobIndex))
         var pieces: [Piece] = []
         for (i, block) in blocks.enumerated() where !block.isPatch {
             guard latest[Self.place(block.kind, block.number)] == i,

@@ -96,51 +96,100 @@ extension Ledger {
     }
 
     func readCheckpoint(_ file: OpenFile, _ number: UInt64) throws -> Tables {
-        var tables: Tables?
+        let damagedBefore = damagedLines
+        do {
+            return try readInHalves(file, number)
+        } catch is Tables.UnusualLine {
+            damagedLines = damagedBefore
+            readsLineByLine += 1
+            return try readLineByLine(file, number)
+        }
+    }
+
+    /// By as many threads as there are, as long as the lines are such as this program writes.
+    private func readInHalves(_ file: OpenFile, _ number: UInt64) throws -> Tables {
+        let tables = try emptyTables(file, number)
+        // The first stage has `puts` to itself, the second one all the rest.
+        var puts = 0
         var (records, ended) = (0, false)
-        func start(_ header: CheckpointHeader) -> Tables {
-            let made = Tables(
-                blockSize: files.blockSize, hashSeed: hashSeed, expectedEntries: header.entries,
-                expectedBlobs: header.blobs)
-            made.beginLoading()
-            made.generation = number
-            made.nextSequence = max(1, header.sequence)
-            made.nextSet = max(1, header.nextSet)
-            return made
-        }
-        let helpers = CheckpointReader.helpers(for: checkpointBytes)
-        try CheckpointReader(files, file, helpers: helpers, chunkSize: 1 << 19).forEachChunk { chunk in
-            damagedLines += chunk.damage
-            let header = CheckpointHeader(chunk.header)
-            // Without a header the lines still say everything but the number of them.
-            if header == nil, chunk.header.baseAddress != nil { damagedLines += 1 }
-            let made = tables ?? start(header ?? CheckpointHeader())
-            tables = made
-            var next = 0
-            func carryOutPuts(upTo end: Int) {
-                while next < end {
-                    let group = next..<min(next + Tables.linesAhead, end)
-                    made.warm(chunk.puts, group)
-                    for i in group { if !made.apply(chunk.puts[i]) { damagedLines += 1 } }
-                    next = group.upperBound
-                }
-            }
-            for other in chunk.others {
-                carryOutPuts(upTo: other.before)
-                switch made.apply(other.body, reader, inCheckpoint: true) {
-                case .end(let count):
-                    ended = true
-                    if count != records + next { damagedLines += 1 }
-                case .damaged: damagedLines += 1
-                case .done, .rotate, .header: break
-                }
-                records += 1
-            }
-            carryOutPuts(upTo: chunk.puts.count)
-            records += chunk.puts.count
-        }
+        try readChunks(
+            file,
+            [
+                { chunk in
+                    chunk.firstPut = puts
+                    try tables.enterBlobs(chunk)
+                    puts += chunk.puts.count
+                },
+                { [self] chunk in
+                    damagedLines += chunk.damage
+                    try tables.enterEntries(chunk, reader) { count, before in
+                        ended = true
+                        if count != records + before { damagedLines += 1 }
+                    }
+                    records += chunk.puts.count + chunk.others.count
+                },
+            ])
+        tables.joinHalves()
         // A checkpoint without its last line was cut short: what it has is used, and verify tells.
         if !ended { damagedLines += 1 }
-        return tables ?? start(CheckpointHeader())
+        return tables
+    }
+
+    /// Whatever the lines are: each is carried out before the next one.
+    private func readLineByLine(_ file: OpenFile, _ number: UInt64) throws -> Tables {
+        let tables = try emptyTables(file, number)
+        var (records, ended) = (0, false)
+        try readChunks(
+            file,
+            [
+                { [self] chunk in
+                    damagedLines += chunk.damage
+                    var next = 0
+                    func carryOutPuts(upTo end: Int) {
+                        for i in next..<end where !tables.apply(chunk.puts[i]) { damagedLines += 1 }
+                        next = end
+                    }
+                    for other in chunk.others {
+                        carryOutPuts(upTo: other.before)
+                        switch tables.apply(other.body, reader, inCheckpoint: true) {
+                        case .end(let count):
+                            ended = true
+                            if count != records + next { damagedLines += 1 }
+                        case .damaged: damagedLines += 1
+                        case .done, .rotate, .header: break
+                        }
+                        records += 1
+                    }
+                    carryOutPuts(upTo: chunk.puts.count)
+                    records += chunk.puts.count
+                }
+            ])
+        if !ended { damagedLines += 1 }
+        return tables
+    }
+
+    private func readChunks(_ file: OpenFile, _ stages: [CheckpointReader.Stage]) throws {
+        try CheckpointReader.read(
+            files, file, helpers: CheckpointReader.helpers(for: checkpointBytes), chunkSize: 1 << 18, stages: stages)
+    }
+
+    /// Tables for what a checkpoint's first line tells of.
+    private func emptyTables(_ file: OpenFile, _ number: UInt64) throws -> Tables {
+        let first = UnsafeMutableRawBufferPointer.allocate(byteCount: 4096, alignment: 8)
+        defer { first.deallocate() }
+        let length = try files.read(file, into: first, at: 0)
+        let end = first[..<length].firstIndex(of: 0x0A)
+        let found = end.flatMap { CheckpointHeader(UnsafeRawBufferPointer(rebasing: first[..<$0])) }
+        // Without it the lines still say everything but the number of them.
+        if found == nil, end != nil || length == first.count { damagedLines += 1 }
+        let header = found ?? CheckpointHeader()
+        let tables = Tables(
+            blockSize: files.blockSize, hashSeed: hashSeed, expectedEntries: header.entries,
+            expectedBlobs: header.blobs)
+        tables.beginLoading()
+        tables.generation = number
+        tables.nextSequence = max(1, header.sequence)
+        tables.nextSet = max(1, header.nextSet)
+        return tables
     }
 }

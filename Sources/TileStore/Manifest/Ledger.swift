@@ -28,6 +28,8 @@ final class Ledger {
     @exclusivity(unchecked) var needsJudgement = false
     /// Counts up whenever the tables are loaded anew.
     var loads = 0
+    /// Counts up whenever a checkpoint is unlike those that this program writes.
+    var readsLineByLine = 0
     /// Whether the tables no longer go with the journal: set before that comes about, cleared by a load that succeeded, so
     /// that no failure in between is forgotten.
     @exclusivity(unchecked) var mustLoad = false

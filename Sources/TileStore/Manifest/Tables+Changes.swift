@@ -1,3 +1,5 @@
+import Dispatch
+
 // What lines of the manifest do: entries come, are used and go, and blobs with them.
 extension Tables {
     func beginLoading() { loading = true }
@@ -7,23 +9,22 @@ extension Tables {
         for (digest, recency) in loadedRecencies { if let slot = find(digest) { raiseBlob(slot, to: recency) } }
         loadedRecencies = [:]
         loading = false
-        var order: [(recency: UInt64, slot: UInt32)] = []
-        order.reserveCapacity(max(entryCount, blobCount))
-        for slot in 0..<entries.count {
-            let record = entries[slot].pointee
-            if record.isLive, !record.isPinned { order.append((record.recency, slot)) }
+        if entryCount < 1 << 16 {
+            orderEntries()
+            orderBlobs()
+        } else {
+            // Either order has its own records and nothing else, and nobody knows these tables yet.
+            nonisolated(unsafe) let tables = self
+            DispatchQueue.concurrentPerform(iterations: 2) { i in
+                if i == 0 { tables.orderEntries() } else { tables.orderBlobs() }
+            }
         }
-        if !order.isSortedByRecency { order.sort { $0.recency < $1.recency } }
-        for item in order { entryOrder.insert(item.slot, in: entries) }
-        order.removeAll(keepingCapacity: true)
-        for slot in 0..<blobs.count {
-            let record = blobs[slot].pointee
-            if record.isLive, record.pins == 0 { order.append((record.recency, slot)) }
-        }
-        if !order.isSortedByRecency { order.sort { $0.recency < $1.recency } }
-        for item in order { blobOrder.insert(item.slot, in: blobs) }
         released.removeAll()
     }
+
+    private func orderEntries() { entryOrder = RecencyList(of: entries) { $0.isLive && !$0.isPinned } }
+
+    private func orderBlobs() { blobOrder = RecencyList(of: blobs) { $0.isLive && $0.pins == 0 } }
 
     /// Enters the whole new state of a key.
     func put(_ key: PackedKey, _ new: NewState) -> Bool {
@@ -170,11 +171,4 @@ extension Tables {
     }
 
     func expire(_ slot: UInt32, at time: UInt32) { entries.change(slot).pointee.expires = time }
-}
-
-extension [(recency: UInt64, slot: UInt32)] {
-    fileprivate var isSortedByRecency: Bool {
-        for i in indices.dropFirst() where self[i].recency < self[i - 1].recency { return false }
-        return true
-    }
 }

@@ -30,12 +30,15 @@ extension Tables {
     func setRegion(_ name: String, _ region: PinnedRegion?) {
         let old = regions[name]
         regions[name] = region
-        for source in Set([old?.source, region?.source].compactMap { $0 }) {
-            guard let number = Array(source.description.utf8).withUnsafeBytes({ sourceNumber($0) }) else { continue }
-            let indexes = regions.values.filter { $0.source == source }.map(RegionIndex.init)
-            regionIndexes[number] = indexes.isEmpty ? nil : indexes
-            settlePins(number)
-        }
+        for source in Set([old?.source, region?.source].compactMap { $0 }) { settleRegions(of: source) }
+    }
+
+    /// Settles what the regions of a source pin.
+    func settleRegions(of source: SourceName) {
+        guard let number = Array(source.description.utf8).withUnsafeBytes({ sourceNumber($0) }) else { return }
+        let indexes = regions.values.filter { $0.source == source }.map(RegionIndex.init)
+        regionIndexes[number] = indexes.isEmpty ? nil : indexes
+        settlePins(number)
     }
 
     func settlePins(_ source: UInt16) {

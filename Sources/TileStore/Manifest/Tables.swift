@@ -67,8 +67,9 @@ final class Tables {
     // The name that was looked up last, at most 64 bytes, and its number.
     let lastSource = UnsafeMutableRawPointer.allocate(byteCount: 64, alignment: 8)
     @exclusivity(unchecked) var lastSourceLength = -1
-    /// Means nothing: see ``warm(_:_:)``.
+    // They mean nothing: what has been read only so that it is near has to end somewhere.
     @exclusivity(unchecked) var warmth: UInt32 = 0
+    @exclusivity(unchecked) var blobWarmth: UInt32 = 0
     @exclusivity(unchecked) var lastSourceNumber: UInt16 = 0
     @exclusivity(unchecked) var lastVariantMark: (UInt64, UInt64) = (0, 0)
     @exclusivity(unchecked) var lastVariantNumber: UInt16 = 0

@@ -17,6 +17,8 @@ struct SlotIndex: ~Copyable {
     }
     private static var empty: UInt32 { .max }
     private let segments: UnsafeMutablePointer<Segment>
+    /// Large memory for the cells of all segments as they are at first; those that grow leave it.
+    private var block: (start: UnsafeMutableRawPointer, bytes: Int, used: Int)?
     private var marks: ChangeMarks?
     /// Segments that were made anew since they were copied.
     private(set) var grown: [Int] = []
@@ -26,17 +28,42 @@ struct SlotIndex: ~Copyable {
         segments = .allocate(capacity: 1024)
         let each = UInt32(min(expected, 1 << 27) / 1024)
         let capacity = each == 0 ? 0 : Self.rounded(each + each / 4 + 16)
+        reserve(cells: Int(capacity) * 1024)
         for i in 0..<1024 {
-            let cells = UnsafeMutablePointer<UInt32>.allocate(capacity: Int(capacity))
+            let cells = makeCells(Int(capacity))
             cells.initialize(repeating: Self.empty, count: Int(capacity))
             (segments + i).initialize(to: Segment(cells: cells, capacity: capacity, count: 0))
         }
     }
 
     deinit {
-        for i in 0..<1024 { segments[i].cells.deallocate() }
+        for i in 0..<1024 { freeCells(segments[i].cells) }
         segments.deallocate()
+        if let block { LargeMemory.free(block.start, block.bytes) }
         marks?.release()
+    }
+
+    /// Has the segments that are made next share one piece of large memory, if they have so many cells that it pays.
+    mutating func reserve(cells: Int) {
+        let bytes = cells * MemoryLayout<UInt32>.stride
+        guard block == nil, bytes >= 4 << 20, let start = LargeMemory.allocate(bytes) else { return }
+        block = (start, bytes, 0)
+    }
+
+    private mutating func makeCells(_ capacity: Int) -> UnsafeMutablePointer<UInt32> {
+        let bytes = capacity * MemoryLayout<UInt32>.stride
+        guard let block, block.bytes - block.used >= bytes else { return .allocate(capacity: capacity) }
+        self.block?.used += bytes
+        return (block.start + block.used).bindMemory(to: UInt32.self, capacity: capacity)
+    }
+
+    private func freeCells(_ cells: UnsafeMutablePointer<UInt32>) {
+        if let block, UnsafeMutableRawPointer(cells) >= block.start,
+            UnsafeMutableRawPointer(cells) < block.start + block.bytes
+        {
+            return
+        }
+        cells.deallocate()
     }
 
     /// Whole groups of cells.
@@ -75,6 +102,9 @@ struct SlotIndex: ~Copyable {
         return segment.capacity == 0 ? Self.empty : segment.cells[Int(home(hash, segment.capacity))]
     }
 
+    /// The slot that a cell holds; of an empty one, a slot that no table has.
+    @inline(__always) static func slot(_ cell: UInt32) -> UInt32 { cell & 0x07FF_FFFF }
+
     /// Enters a slot whose key is not there yet.
     ///
     /// `hashOf` gives the hash of slots that are, when the segment grows.
@@ -99,13 +129,13 @@ struct SlotIndex: ~Copyable {
     private mutating func grow(_ i: Int, _ hashOf: (UInt32) -> UInt64) {
         let old = segments[i]
         let capacity = Self.rounded(old.capacity + old.capacity / 4 + 8)
-        let cells = UnsafeMutablePointer<UInt32>.allocate(capacity: Int(capacity))
+        let cells = makeCells(Int(capacity))
         cells.initialize(repeating: Self.empty, count: Int(capacity))
         segments[i] = Segment(cells: cells, capacity: capacity, count: old.count)
         for at in 0..<Int(old.capacity) where old.cells[at] != Self.empty {
             place(old.cells[at], hashOf(old.cells[at] & 0x07FF_FFFF), segments[i])
         }
-        old.cells.deallocate()
+        freeCells(old.cells)
         if marks != nil, grown.last != i { grown.append(i) }
     }
 
@@ -228,9 +258,9 @@ extension SlotIndex {
         guard capacity % Self.group == 0, capacity <= Self.group << Self.groupShift,
             capacity == 0 ? count == 0 : Int(count) < capacity
         else { return nil }
-        segments[i].cells.deallocate()
+        freeCells(segments[i].cells)
         segments[i] = Segment(
-            cells: .allocate(capacity: capacity), capacity: UInt32(capacity), count: count)
+            cells: makeCells(capacity), capacity: UInt32(capacity), count: count)
         return UnsafeMutableRawBufferPointer(UnsafeMutableBufferPointer(start: segments[i].cells, count: capacity))
     }
 }
