@@ -79,7 +79,7 @@ extension TileStore {
         var from: UInt32 = 0
         while true {
             let more = tables.read { t, _ -> Bool in
-                let end = min(t.entries.count, from + 4096)
+                let end = min(t.entries.count, from + 16384)
                 for slot in from..<max(from, end) {
                     let record = t.entries[slot].pointee
                     guard record.isLive, record.blob == noSlot || t.blobs[record.blob].pointee.isLive else { continue }
@@ -89,8 +89,12 @@ extension TileStore {
                 return end < t.entries.count
             }
             if !more { return }
+            giveWay()
         }
     }
+
+    /// Lets writers in between two slices of a walk: a lock that is taken again at once is never had by those who wait.
+    func giveWay() { environment.pause(20_000) }
 
     private func keys(_ selection: EntrySelection, _ order: EntryOrder?) throws -> [PackedKey] {
         if let few = selection.keys, few.count < 4096, order == nil {

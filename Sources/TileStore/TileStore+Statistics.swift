@@ -1,7 +1,7 @@
 extension TileStore {
     /// Figures of the whole cache.
     ///
-    /// Costs a pass over the entries: about 20 ms for a million.
+    /// Costs a pass over the entries: about 25 ms for a million.
     public func statistics() throws -> StoreStatistics {
         try catchUp()
         let now = environment.now()
@@ -33,11 +33,12 @@ extension TileStore {
                 while sources.count < t.sources.count {
                     sources.append(SourceStatistics(name: t.sources[sources.count]))
                 }
-                let end = min(t.entries.count, next &+ 8192)
+                let end = min(t.entries.count, next &+ 16384)
                 for slot in next..<max(next, end) { count(slot, t, now, &figures, &sources) }
                 next = end
                 isOver = end >= t.entries.count
             }
+            if !isOver { giveWay() }
         }
         figures.sources = sources.filter { $0.entries > 0 }.sorted { $0.name < $1.name }
         return figures

@@ -14,7 +14,7 @@ extension MapCache {
 
     /// How large the cache is.
     ///
-    /// Exact, and costs about 20 ms for a million tiles, on a thread of the cache's own.
+    /// Exact, and costs about 25 ms for a million tiles, on a thread of the cache's own.
     /// - Throws: `StoreError`.
     public func size() async throws -> Size {
         let (store, name) = (cache.store, source.name)

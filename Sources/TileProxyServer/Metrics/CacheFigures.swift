@@ -3,7 +3,7 @@ import NIOPosix
 package import TileStore
 
 /// The store's own figures, counted on a thread that may wait and kept for a while: counting costs a pass over all
-/// entries, about 20 ms for a million.
+/// entries, about 25 ms for a million.
 package final class CacheFigures: Sendable {
     private struct State {
         var last: (figures: StoreStatistics, at: NIODeadline)?
