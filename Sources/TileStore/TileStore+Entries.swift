@@ -93,7 +93,9 @@ extension TileStore {
         }
     }
 
-    /// Lets writers in between two slices of a walk: a lock that is taken again at once is never had by those who wait.
+    /// Lets writers, who need all of the tables' locks, in between two slices of a walk.
+    ///
+    /// A lock that is taken again at once is never had by those who wait for it.
     func giveWay() { environment.pause(20_000) }
 
     private func keys(_ selection: EntrySelection, _ order: EntryOrder?) throws -> [PackedKey] {

@@ -138,8 +138,7 @@ package final class Compaction {
         guard !isOver else { return nil }
         while try step(entries: 256) {
             if store.isStopping { return nil }
-            // Writers need all of the tables' locks: give them a chance.
-            store.environment.pause(30_000)
+            store.giveWay()
         }
         defer { abandon() }
         lines.checkpointEnd(records)

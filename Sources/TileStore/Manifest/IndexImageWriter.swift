@@ -288,8 +288,7 @@ package final class IndexImageWriter {
         let files = store.files
         do {
             while try step() {
-                // Writers need all of the tables' locks: give them a chance.
-                store.environment.pause(20_000)
+                store.giveWay()
                 if endsWithStore && store.isStopping || patched > max(64 << 20, length / 2) { return false }
             }
             guard lastFound <= Self.last, let position = try copyLastChanges() else { return false }

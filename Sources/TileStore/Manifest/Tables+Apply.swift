@@ -74,16 +74,9 @@ extension Tables {
     /// The packed form of a key's text, its names entered if they are new; `nil` if the text is no key.
     @inline(__always)
     func packed(_ key: KeyText) -> PackedKey? {
-        if let tile = key.tile { return packed(key, tile) }
-        return sourceNumberOfLine(key.source).flatMap { packedResource(key.text, $0) }
-    }
-
-    /// The same for the key of a tile.
-    @inline(__always)
-    func packed(_ key: KeyText, _ tile: ScannedTile) -> PackedKey? {
-        guard let source = sourceNumberOfLine(key.source), let variant = variantNumber(tile.scale, tile.format) else {
-            return nil
-        }
+        guard let source = sourceNumberOfLine(key.source) else { return nil }
+        guard let tile = key.tile else { return packedResource(key.text, source) }
+        guard let variant = variantNumber(tile.scale, tile.format) else { return nil }
         return PackedKey(source: source, z: tile.z, x: tile.x, y: tile.y, variant: variant)
     }
 
