@@ -88,6 +88,15 @@ final class Maintenance: Sendable {
         }
     }
 
+    /// After a durable opening: syncs what relaxed stores have written.
+    func scheduleSync() {
+        queue.async { [self] in
+            let store = state.withLock { $0.stopped ? nil : $0.store }
+            // Until it is done, puts sync the blobs that they find; the close tries again.
+            _ = try? store?.syncEverything()
+        }
+    }
+
     /// After an eviction: looks through one of the 256 folders of blobs for files that a crash left behind.
     func scheduleOrphanSweep() {
         let shard = state.withLock { state -> UInt8? in

@@ -6,7 +6,9 @@ public struct StoreConfiguration: Sendable {
     public enum Durability: Sendable {
         /// Nothing is synced: a power cut may take the last half minute; what it damaged is found when it is read.
         case relaxed
-        /// A put returns when its blob and its record are on the disk.
+        /// A put returns when its blob and its record are on the disk, also where a relaxed store shares the folder.
+        ///
+        /// That holds until somebody changes the key again: what a relaxed store puts in its place is relaxed.
         case durable
     }
 
@@ -16,8 +18,8 @@ public struct StoreConfiguration: Sendable {
         case first
         /// Every time that it is read from disk.
         case always
-        /// Never, except after the machine was started anew without a clean close of the cache in durable mode, until
-        /// ``TileStore/verify(quick:repair:progress:)`` has hashed all.
+        /// Never, except where blobs of a relaxed store may have been damaged by a power cut: after a new start of the machine,
+        /// until ``TileStore/verify(quick:repair:progress:)`` has hashed all.
         case never
     }
 

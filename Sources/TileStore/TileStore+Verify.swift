@@ -53,13 +53,13 @@ extension TileStore {
 
     /// All blobs were just hashed: what the power cut before the last start may have damaged is known to be right.
     private func settleSuspicion() throws {
-        guard let boot = environment.bootID else { return }
         try hold { ledger in
             var lines = LineBuffer(capacity: 128)
-            lines.boot(boot)
+            lines.boot(environment.bootID ?? Self.unknownBoot)
             try appendRecords(lines, ledger)
         }
         suspicious.withLock { $0 = false }
+        try syncEverything()
     }
 
     // MARK: Blobs

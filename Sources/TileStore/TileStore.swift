@@ -22,6 +22,8 @@ public final class TileStore: Sendable {
     /// Whether the machine was started anew since blobs were written that nobody has hashed since.
     let suspicious: Locked<Bool>
     let maintenance: Maintenance?
+    /// Whether a put returns when it is on the disk.
+    let isDurable: Bool
 
     /// Whether the cache was opened for reading alone, by choice or for want of permission.
     public let isReadOnly: Bool
@@ -41,17 +43,18 @@ public final class TileStore: Sendable {
         self.environment = environment
         self.configuration = configuration
         files = environment.files
+        isDurable = configuration.durability == .durable
         stagingNames = StagingNames(environment.random())
         let ledger = Ledger(
-            environment: environment, durable: configuration.durability == .durable,
+            environment: environment, durable: isDurable,
             usesImages: configuration.indexImages != .never)
         do {
             let marker = try CacheFolder.open(environment, configuration, ledger)
             salt = marker.salt
             isReadOnly = ledger.readOnly
             let loaded = try CacheFolder.load(ledger, configuration)
-            let current = environment.bootID
-            suspicious = Locked(loaded.boot != nil && current != nil && loaded.boot != current)
+            // A start of the machine that cannot be told from others may be another one.
+            suspicious = Locked(loaded.boot != nil && loaded.boot != environment.bootID)
             tables = Striped(loaded, local: ReaderLocal.init)
         } catch let error as FileError {
             throw StoreError(error, in: environment.files.location)
@@ -61,6 +64,7 @@ public final class TileStore: Sendable {
         maintenance = environment.background && !isReadOnly ? Maintenance() : nil
         maintenance?.attach(self)
         if !isReadOnly { try settleLimits() }
+        if isDurable, tables.read({ t, _ in t.boot != nil }) { maintenance?.scheduleSync() }
     }
 
     deinit {
@@ -80,23 +84,9 @@ public final class TileStore: Sendable {
         }
         guard !isReadOnly else { return }
         if hasPendingUses { try flush() }
-        try markClean()
+        try syncEverything()
         // What cannot be written costs the next opening some time and nothing else.
         _ = try? writeImageIfDue(atEnd: true)
-    }
-
-    /// Notes that all is on the disk, so that a new start of the machine gives no reason to doubt the blobs.
-    ///
-    /// Only in durable mode is that so; the next record that anybody writes takes the note back.
-    private func markClean() throws {
-        guard configuration.durability == .durable, !suspicious.withLock({ $0 }),
-            tables.read({ t, _ in t.boot == environment.bootID && t.boot != nil })
-        else { return }
-        try hold { ledger in
-            var lines = LineBuffer(capacity: 64)
-            lines.boot(nil)
-            try ledger.append(lines, .live(tables))
-        }
     }
 
     var closedError: StoreError { StoreError(.closed, "the store of \(files.location) is closed") }

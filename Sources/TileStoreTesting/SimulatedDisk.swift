@@ -177,6 +177,12 @@ package final class SimulatedDisk: @unchecked Sendable {
         }
     }
 
+    func syncAll() {
+        for (path, node) in nodes {
+            if node.kind == .folder { syncFolder(node, at: path) } else { syncFile(node) }
+        }
+    }
+
     // MARK: Power
 
     /// Goes back to what the disk may hold after a power cut.

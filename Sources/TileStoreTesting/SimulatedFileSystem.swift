@@ -33,8 +33,14 @@ package final class SimulatedFileSystem: FileSystem, @unchecked Sendable {
         package var persistent: Bool
         /// Whether a write that fails writes half of its bytes first.
         package var short: Bool
+        /// How many times cutting a file fails once it has struck.
+        package var cutsFail: Int
 
-        package init(at: Int, number: Int32, scope: Scope = .all, persistent: Bool = false, short: Bool = false) {
+        package init(
+            at: Int, number: Int32, scope: Scope = .all, persistent: Bool = false, short: Bool = false,
+            cutsFail: Int = 0
+        ) {
+            self.cutsFail = cutsFail
             self.at = at
             self.number = number
             self.scope = scope
@@ -174,7 +180,7 @@ package final class SimulatedFileSystem: FileSystem, @unchecked Sendable {
             if let existing {
                 if mode == .createNew { throw FileError("open", path, EEXIST) }
                 if existing.kind == .link { throw FileError("open", path, ELOOP) }
-                if existing.kind == .folder, writes { throw FileError("open", path, EISDIR) }
+                if existing.kind == .folder { throw FileError("open", path, EISDIR) }
                 if writes, !writable { throw FileError("open", path, EACCES) }
                 return makeHandle(existing, path)
             }
@@ -243,6 +249,10 @@ package final class SimulatedFileSystem: FileSystem, @unchecked Sendable {
         try disk.lock.withLock { _ throws(FileError) in
             let path = handles[file.number]?.path ?? ""
             _ = try count("truncate", path, space: false)
+            if hits > 0, let left = fault?.cutsFail, left > 0 {
+                fault?.cutsFail = left - 1
+                throw FileError("truncate", path, EIO)
+            }
             disk.cut(try handle(file, "truncate").node, to: Int(size))
         }
     }
@@ -431,6 +441,14 @@ package final class SimulatedFileSystem: FileSystem, @unchecked Sendable {
             _ = try count("sync folder", path, space: true)
             guard let node = disk.nodes[path] else { throw FileError("sync folder", path, ENOENT) }
             disk.syncFolder(node, at: path)
+        }
+    }
+
+    package func syncAll() throws(FileError) -> Bool {
+        try disk.lock.withLock { _ throws(FileError) in
+            _ = try count("sync all", "", space: true)
+            disk.syncAll()
+            return true
         }
     }
 

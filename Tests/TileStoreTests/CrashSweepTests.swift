@@ -63,6 +63,22 @@ struct CrashSweepTests {
     @Test("A power cut never makes a relaxed cache give wrong bytes", arguments: 0..<300 as Range<UInt64>)
     func relaxedPowerCut(seed: UInt64) throws { try powerCut(seed: seed, durable: false) }
 
+    @Test(
+        "A power cut takes nothing that a durable store has acknowledged, nor makes any bytes wrong, whatever relaxed ones do",
+        arguments: 0..<300 as Range<UInt64>)
+    func mixedPowerCut(seed: UInt64) throws {
+        var random = SplitMix64(seed: seed &+ 110_000)
+        let bench = MixedBench(images: seed % 4 == 3, seed: seed)
+        for round in 1...3 {
+            for _ in 0..<(2 + random.below(24)) { try bench.step(&random) }
+            if random.oneIn(2) { bench.interruptedStep(&random) }
+            bench.powerCut(&random)
+            let wrong = try bench.check(durable: random.oneIn(2))
+            #expect(wrong == [], "seed \(seed), round \(round)")
+            guard wrong.isEmpty else { return print(bench.log.joined(separator: "\n")) }
+        }
+    }
+
     private func powerCut(seed: UInt64, durable: Bool) throws {
         var random = SplitMix64(seed: seed &+ 70_000)
         let images = seed % 3 == 1

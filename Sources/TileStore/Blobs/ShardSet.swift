@@ -19,7 +19,7 @@ extension TileStore {
             throw StoreError(
                 .damaged, "\(files.location)/\(path) is no folder; remove it, then run tilegc verify --repair")
         }
-        if configuration.durability == .durable { try files.syncFolder("objects") }
+        if isDurable { try files.syncFolder("objects") }
         shards.withLock { $0.insert(shard) }
     }
 }

@@ -367,6 +367,19 @@ package final class DiskFileSystem: FileSystem {
         if fsync(descriptor) != 0 { throw failure("sync folder", path) }
     }
 
+    package func syncAll() throws(FileError) -> Bool {
+        #if canImport(Darwin) || canImport(Musl)
+        return false
+        #else
+        guard let syncVolume else { return false }
+        let descriptor = openFolder("")
+        guard descriptor >= 0 else { throw failure("open folder", "") }
+        defer { closeDescriptor(descriptor) }
+        if syncVolume(descriptor) != 0 { throw failure("sync the file system of", "") }
+        return true
+        #endif
+    }
+
     package func tryLock(_ file: OpenFile) throws(FileError) -> Bool {
         while true {
             if flock(file.number, LOCK_EX | LOCK_NB) == 0 { return true }
@@ -385,6 +398,11 @@ package final class DiskFileSystem: FileSystem {
 private typealias PositionedRead =
     @convention(c) (Int32, UnsafePointer<iovec>?, Int32, off_t, Int32) -> Int
 private let positionedRead: PositionedRead? = dlsym(nil, "preadv2").map { unsafeBitCast($0, to: PositionedRead.self) }
+
+/// `syncfs`, which it does not show either.
+private let syncVolume: (@convention(c) (Int32) -> Int32)? = dlsym(nil, "syncfs").map {
+    unsafeBitCast($0, to: (@convention(c) (Int32) -> Int32).self)
+}
 
 /// Reads what the page cache has; `EAGAIN` where the disk would have to be waited for.
 ///

@@ -112,6 +112,10 @@ package protocol FileSystem: AnyObject, Sendable {
     /// The names in a folder in no order; `nil` where there is none. Like `readdir`, it may miss what changes meanwhile.
     func list(_ path: String) throws(FileError) -> [String]?
     func syncFolder(_ path: String) throws(FileError)
+    /// Syncs everything on the file system that the folder lies on.
+    ///
+    /// `false` where the operating system has no such call.
+    func syncAll() throws(FileError) -> Bool
 
     /// Tries to take the exclusive advisory lock (`flock`); `false` if another holder has it.
     func tryLock(_ file: OpenFile) throws(FileError) -> Bool
@@ -136,6 +140,8 @@ extension FileSystem {
     ) throws(FileError) -> Int? { try readFile(path, into: buffer) }
 
     package func enter() throws(FileError) {}
+
+    package func syncAll() throws(FileError) -> Bool { false }
 
     package func length(of file: OpenFile) throws(FileError) -> Int64 { try status(of: file).size }
 

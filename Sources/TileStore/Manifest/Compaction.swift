@@ -39,15 +39,11 @@ package final class Compaction {
         firstSequence = header.0
         lines.checkpointHeader(
             generation, sequence: header.0, nextSet: header.1, entries: header.2, blobs: header.3)
-        let (limits, boot, regions) = store.tables.read { t, _ in
-            (t.limits, t.boot, t.regions.values.sorted { $0.name < $1.name })
+        let (limits, regions) = store.tables.read { t, _ in
+            (t.limits, t.regions.values.sorted { $0.name < $1.name })
         }
         lines.limits(limits, tail: ",")
         records += 1
-        if let boot {
-            lines.boot(boot, tail: ",")
-            records += 1
-        }
         for region in regions {
             lines.region(region, tail: ",")
             records += 1
@@ -141,6 +137,11 @@ package final class Compaction {
             store.giveWay()
         }
         defer { abandon() }
+        // After the walk: a relaxed store may have begun to write meanwhile, and its blobs may be among the entries.
+        if let boot = store.tables.read({ t, _ in t.boot }) {
+            lines.boot(boot, tail: ",")
+            records += 1
+        }
         lines.checkpointEnd(records)
         try drain()
         let files = store.files

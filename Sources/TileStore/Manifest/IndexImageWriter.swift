@@ -154,10 +154,10 @@ package final class IndexImageWriter {
         try closeNames()
     }
 
-    /// A blob's record without what only this process knows: whether it has hashed the file.
+    /// A blob's record without what only this process knows: whether it has hashed and synced the file.
     private func write(_ blob: BlobRecord) {
         var blob = blob
-        blob.flags &= ~BlobRecord.verified
+        blob.flags &= ~(BlobRecord.verified | BlobRecord.synced)
         withUnsafeBytes(of: blob) { buffer.raw($0) }
     }
 

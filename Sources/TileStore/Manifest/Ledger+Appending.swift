@@ -5,10 +5,11 @@ extension Ledger {
     /// Only under the lock, caught up.
     ///
     /// If the disk refuses, whole lines that got there stand (and are carried out), the rest is cut off again.
-    /// - Parameter known: Whose lines they are, if some of them need not be read back.
-    /// - Returns: How many of the bytes stand.
+    /// - Parameters:
+    ///   - known: Whose lines they are, if some of them need not be read back.
+    ///   - sync: Whether they are synced in relaxed mode too.
     func append(
-        _ lines: borrowing LineBuffer, knowing known: PendingRecords? = nil, _ target: Target
+        _ lines: borrowing LineBuffer, knowing known: PendingRecords? = nil, sync: Bool = false, _ target: Target
     ) throws(AppendFailure) {
         guard let journal else {
             throw AppendFailure(standing: 0, cause: FileError("append", "journal", Errno.badFile))
@@ -16,20 +17,48 @@ extension Ledger {
         let bytes = lines.bytes
         var written = 0
         do throws(FileError) {
+            if isTorn {
+                try files.truncate(journal, to: offset)
+                isTorn = false
+            }
+            if durable, syncedGeneration != generation { try syncManifest() }
             if offset == 0 { try writeHeader(journal) }
             while written < bytes.count {
                 written += try files.write(journal, UnsafeRawBufferPointer(rebasing: bytes[written...]))
             }
-            if durable { try files.sync(journal) }
+            if durable || sync { try files.sync(journal) }
             _ = take(bytes, known, target)
         } catch {
             let whole = bytes[..<written].lastIndex(of: 0x0A).map { $0 + 1 } ?? 0
-            // If even this fails, whoever holds the lock next cuts the torn tail.
-            try? files.truncate(journal, to: offset + Int64(whole))
+            cut(journal, to: offset + Int64(whole))
             let standing = take(UnsafeRawBufferPointer(rebasing: bytes[..<whole]), nil, target)
             throw AppendFailure(
                 standing: standing, cause: FileError(error.operation, Self.journalPath(generation), error.number))
         }
+    }
+
+    /// Cuts a torn line off the journal's end.
+    ///
+    /// If the disk refuses that too, nothing is appended until it has been done: by the next append of this hold of the lock,
+    /// or by the next holder.
+    private func cut(_ journal: OpenFile, to size: Int64) {
+        do throws(FileError) { try files.truncate(journal, to: size) } catch { isTorn = true }
+    }
+
+    /// Syncs what has to survive for the current journal's lines to count: the journals since the checkpoint, whose last
+    /// lines lead here, and all their names.
+    ///
+    /// Other stores may have begun journals in relaxed mode, which syncs neither. Done once for each journal.
+    private func syncManifest() throws(FileError) {
+        for n in checkpointGeneration..<max(checkpointGeneration, generation) {
+            // One that is gone was replaced by a checkpoint that has been synced.
+            guard let file = try openIfThere(Self.journalPath(n)) else { continue }
+            defer { files.close(file) }
+            try files.sync(file)
+        }
+        try files.syncFolder("manifest")
+        try files.syncFolder("")
+        syncedGeneration = generation
     }
 
     /// Carries out lines that stand in the journal: as all processes do, by reading them, but for those that are known.
@@ -66,7 +95,7 @@ extension Ledger {
         do throws(FileError) {
             try files.writeAll(journal, header.bytes)
         } catch {
-            try? files.truncate(journal, to: 0)  // as above
+            cut(journal, to: 0)
             throw error
         }
         lastChecksum = LineReader.checksum(header.bytes, at: header.count - 11)
@@ -85,6 +114,8 @@ extension Ledger {
         guard try advance(target, underLock: true) else {
             throw StoreError(.damaged, "journal \(next) vanished from \(files.location)/manifest while it was made")
         }
+        // Its name and the record that leads to it have just been synced, after all that is before them.
+        if durable { syncedGeneration = generation }
     }
 
     /// Forgets damage that a fresh checkpoint has left behind.

@@ -57,6 +57,7 @@ extension Ledger {
             if n == 0 { return true }
             let used = consume(UnsafeRawBufferPointer(rebasing: buffer[..<n]), target)
             offset += Int64(used)
+            followedBytes += Int64(used)
             if used > 0 { continue }
             // Not one whole right line: longer than the buffer, torn, or damaged.
             if buffer[..<n].firstIndex(of: 0x0A) == nil, offset + Int64(n) < size, buffer.count < 1 << 26 {
@@ -64,6 +65,7 @@ extension Ledger {
                 let more = try files.read(journal, into: buffer, at: offset)
                 let usedNow = consume(UnsafeRawBufferPointer(rebasing: buffer[..<more]), target)
                 offset += Int64(usedNow)
+                followedBytes += Int64(usedNow)
                 if usedNow > 0 || more < buffer.count { if usedNow > 0 { continue } } else { continue }
             }
             guard underLock else {

@@ -33,6 +33,7 @@ extension Ledger {
         guard let (tables, state) = loaded, let next = opened else { return nil }
         keeps = true
         mustLoad = true
+        syncedGeneration = nil
         if let journal { files.close(journal) }
         journal = next
         let position = state.position

@@ -23,6 +23,7 @@ extension Ledger {
             }
             guard let next else { continue }
             mustLoad = true
+            syncedGeneration = nil
             if let journal { files.close(journal) }
             journal = next
             (generation, offset, lastChecksum, awaitedGeneration) = (newest, 0, nil, nil)

@@ -28,6 +28,12 @@ final class Ledger {
     @exclusivity(unchecked) var needsJudgement = false
     /// Counts up whenever the tables are loaded anew.
     var loads = 0
+    /// In durable mode: the journal of which it is known that a power cut leaves it and all that leads to it.
+    @exclusivity(unchecked) var syncedGeneration: UInt64?
+    /// Whether a failed append left part of a line at the journal's end that could not be cut off.
+    @exclusivity(unchecked) var isTorn = false
+    /// How many bytes of other stores' lines were read.
+    @exclusivity(unchecked) var followedBytes: Int64 = 0
     /// Counts up whenever a checkpoint is unlike those that this program writes.
     var readsLineByLine = 0
     /// Whether the tables no longer go with the journal: set before that comes about, cleared by a load that succeeded, so
@@ -123,5 +129,9 @@ final class Ledger {
         return false
     }
 
-    func release() { lock.release() }
+    func release() {
+        // The next holder, this store or another one, looks at the journal's end before it appends.
+        isTorn = false
+        lock.release()
+    }
 }

@@ -274,7 +274,10 @@ struct LineReader: ~Copyable {
             return .limits(
                 StoreLimits(capacity: bytes.flatMap { Int(exactly: $0) }, entryLimit: Int(clamping: entries)))
         }
-        if let boot = object["boot"] { return .boot(boot.string) }
+        if let boot = object["boot"] {
+            guard boot == .null || boot.string.map({ $0.utf8.count <= 128 }) ?? false else { return nil }
+            return .boot(boot.string)
+        }
         if let blob = digest("blob"), let recency = object["use"]?.unsigned { return .blobRecency(blob, recency) }
         if let next = object["rotate"]?.unsigned { return .rotate(next) }
         if let journal = object["journal"]?.unsigned { return .journalHeader(journal) }

@@ -107,6 +107,8 @@ struct BlobRecord: BitwiseCopyable {
     /// This process has hashed its file and found it right.
     static let verified: UInt16 = 4
     static let listed: UInt16 = 8
+    /// This process has synced its file.
+    static let synced: UInt16 = 16
 
     init(digest: BlobDigest, size: UInt32) {
         self.digest = digest

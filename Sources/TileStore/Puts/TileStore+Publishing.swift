@@ -12,6 +12,7 @@ extension TileStore {
         guard try ledger.confirmFolder() else {
             throw StoreError(.busy, "\(files.location) was replaced while a tile was put into it; try again")
         }
+        if !isDurable { try markUnsynced(ledger) }
         if !request.isPlaced {
             try prepareShard(digest.shard)
             if try request.staged != nil || !isMadeInPlace(request.size) || !makeInPlace(request, digest) {
@@ -32,7 +33,10 @@ extension TileStore {
                 if let slot = t.find(digest) { t.blobs.change(slot).pointee.flags &= ~BlobRecord.verified }
             }
         }
-        if configuration.durability == .durable { try files.syncFolder(ShardSet.path(digest.shard)) }
+        if isDurable {
+            try files.syncFolder(ShardSet.path(digest.shard))
+            noteSynced(digest)
+        }
     }
 
     // MARK: Many at once
@@ -51,7 +55,7 @@ extension TileStore {
         _ requests: UnsafeMutableBufferPointer<PutRequest>, _ range: Range<Int>, _ pending: PendingRecords,
         _ ledger: Ledger
     ) throws -> Bool {
-        guard configuration.durability == .relaxed else { return false }
+        guard !isDurable else { return false }
         var places: [Int] = []
         var digests: Set<BlobDigest> = []
         tables.read { t, _ in

@@ -64,6 +64,13 @@ extension TileStore {
                 let entry = tables.read({ t, _ in t.packed(key).flatMap { t.find($0) }.map { t.entry($0, key: key) } }),
                 EntryVersion(entry) == version, !isOlder(metadata, than: entry.metadata)
             else { return false }
+            // What a durable store has acknowledged is on the disk, whoever wrote the bytes.
+            if isDurable, let blob = entry.blob,
+                tables.read({ t, _ in t.find(blob).map { t.mayBeUnsynced($0) } ?? false }),
+                try !syncLive(blob, entry.size)
+            {
+                return false
+            }
             var lines = LineBuffer()
             var sets = PendingSets()
             let set = tables.read { t, _ in sets.number(for: metadata.response, t, ledger, &lines) }

@@ -69,8 +69,10 @@ extension TileStore {
             && !t.isPinned(request.pointee.tile.key)
         var isNew = false
         if !isOld, !isTooLarge, let digest, pending.published.isEmpty || !pending.published.contains(digest) {
-            isNew = t.find(digest) == nil
+            let live = t.find(digest)
+            isNew = live == nil
             if isNew || request.pointee.staged != nil { return .publish }
+            if isDurable, let live, t.mayBeUnsynced(live) { return .publish }
         }
         pending.requests.append(request)
         if isOld {
@@ -106,17 +108,12 @@ extension TileStore {
 
     func allocated(_ size: Int) -> Int { (size + files.blockSize - 1) / files.blockSize * files.blockSize }
 
-    /// Appends records, with what has to come first, and unlinks the blobs whose count they brought to 0.
+    /// Appends records and unlinks the blobs whose count they brought to 0.
     ///
     /// - Parameter known: Whose lines they are, if some of them need not be read back.
     func appendRecords(
         _ lines: borrowing LineBuffer, knowing known: PendingRecords? = nil, _ ledger: Ledger
     ) throws {
-        if !ledger.glance.hasBoot, let boot = environment.bootID {
-            var mark = LineBuffer(capacity: 128)
-            mark.boot(boot)
-            try ledger.append(mark, .live(tables))
-        }
         defer { if ledger.hasReleased { forgetReleased(ledger) } }
         try ledger.append(lines, knowing: known, .live(tables))
         try unlinkReleased(ledger)

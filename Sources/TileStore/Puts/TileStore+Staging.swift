@@ -96,13 +96,13 @@ extension TileStore {
     ///
     /// Not where writing takes long, as then the others would wait for it.
     func isMadeInPlace(_ size: Int) -> Bool {
-        configuration.durability == .relaxed && size <= 1 << 17
+        !isDurable && size <= 1 << 17
     }
 
     func stage(_ request: inout PutRequest) throws(FileError) {
         guard let data = request.tile.data else { return }
         let path = stagingNames.next()
-        let durable = configuration.durability == .durable
+        let durable = isDurable
         let result = data.withUnsafeBytes { bytes -> Result<Void, FileError> in
             do throws(FileError) {
                 do throws(FileError) {

@@ -1,0 +1,77 @@
+// What is known to be on the disk, where relaxed and durable stores share a folder.
+//
+// The last `boot` record says it: while there is none, or it is `null`, every blob that an entry names has been synced.
+// A durable store keeps that so without any record, because it syncs a blob before an entry names it. A relaxed store
+// writes a record before its first new blob, and syncs that one record. From then on a durable store writes a blob anew that
+// is there already, before it counts on it, until all has been synced and a `null` record says so.
+extension TileStore {
+    /// Stands in the place of the machine's start where that cannot be told: it is never the present one.
+    static var unknownBoot: String { "unknown" }
+
+    /// Under the lock, in relaxed mode: records that from now on blobs may be there that have not been synced.
+    func markUnsynced(_ ledger: Ledger) throws {
+        guard !ledger.glance.hasBoot else { return }
+        var mark = LineBuffer(capacity: 128)
+        mark.boot(environment.bootID ?? Self.unknownBoot)
+        // A power cut must not take the mark and leave what it warns of.
+        try ledger.append(mark, sync: true, .live(tables))
+    }
+
+    /// Under the lock, in durable mode: syncs the file of a live blob, if its bytes are right.
+    func syncLive(_ digest: BlobDigest, _ size: Int) throws -> Bool {
+        guard try isIntact(digest, size) else { return false }
+        try prepareShard(digest.shard)
+        let file = try files.open(digest.path, .read)
+        defer { files.close(file) }
+        try files.sync(file)
+        try files.syncFolder(ShardSet.path(digest.shard))
+        noteSynced(digest)
+        return true
+    }
+
+    /// Takes note that a blob's file has been synced, where that is not known of all.
+    func noteSynced(_ digest: BlobDigest) {
+        guard tables.read({ t, _ in t.find(digest).map { t.mayBeUnsynced($0) } ?? false }) else { return }
+        tables.write { t in
+            if let slot = t.find(digest) { t.blobs.change(slot).pointee.flags |= BlobRecord.synced }
+        }
+    }
+
+    /// Syncs what relaxed stores have written and records that, so that nobody has to doubt it any more.
+    ///
+    /// In durable mode, where there is something to doubt; else nothing. Blobs that were written before the machine's last
+    /// start have to be hashed first, which ``verify(quick:repair:progress:)`` does.
+    func syncEverything() throws {
+        guard isDurable, !isReadOnly, !suspicious.withLock({ $0 }), tables.read({ t, _ in t.boot != nil }) else {
+            return
+        }
+        for _ in 0..<3 {
+            let seen = try hold { ledger in (isMarked(ledger), ledger.loads, ledger.followedBytes) }
+            guard seen.0 else { return }
+            // Not under the lock: it may take long.
+            do throws(FileError) { guard try files.syncAll() else { return } } catch {
+                throw StoreError(error, in: files.location)
+            }
+            let isDone = try hold { ledger -> Bool in
+                guard isMarked(ledger) else { return true }
+                // Another store has written meanwhile: once more.
+                guard ledger.loads == seen.1, ledger.followedBytes == seen.2 else { return false }
+                var lines = LineBuffer(capacity: 64)
+                lines.boot(nil)
+                try ledger.append(lines, .live(tables))
+                return true
+            }
+            if isDone { return }
+        }
+    }
+
+    private func isMarked(_ ledger: Ledger) -> Bool { ledger.glance.hasBoot }
+}
+
+extension Tables {
+    /// Whether a power cut might still take a live blob's file, as far as is known.
+    @inline(__always)
+    func mayBeUnsynced(_ blob: UInt32) -> Bool {
+        boot != nil && blobs[blob].pointee.flags & BlobRecord.synced == 0
+    }
+}
