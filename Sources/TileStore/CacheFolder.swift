@@ -9,6 +9,9 @@ enum CacheFolder {
         "CACHEDIR.TAG", "tilecache.json", "objects", "manifest", "staging", "quarantine", "lock", "compact.lock",
         "lost+found", ".DS_Store",
     ]
+    /// Whether a name in the cache's folder is one that the store, or an import, gives.
+    static func belongs(_ name: String) -> Bool { known.contains(name) || name == "sources" }
+
     private static let folders = ["objects", "manifest", "staging", "quarantine"]
     private static let tag = """
         Signature: 8a477f597d28d172789f06886806bc55

@@ -156,6 +156,10 @@ public struct VerifyReport: Hashable, Sendable {
     public var missing: [BlobDigest] = []
     /// Files in `objects/` that no entry names (paths in the cache's folder).
     public var orphans: [String] = []
+    /// What lies in the cache's folder and in `manifest/` and was not made by the store (paths in the cache's folder).
+    ///
+    /// It is passed over, and never removed.
+    public var foreign: [String] = []
     /// Blobs whose count is not the number of entries that name them, and accounts that are not their sums.
     public var countMismatches = 0
     /// Lines of the manifest that could not be read.

@@ -33,7 +33,7 @@ extension TileStore {
             }
             return (keys, t.nextSequence)
         }
-        guard !keys.isEmpty else { return }
+        guard !keys.isEmpty, first + UInt64(keys.count) < Tables.recencyEnd else { return }
         var lines = LineBuffer(capacity: 1 << 14)
         let now = environment.now()
         var from = 0

@@ -27,6 +27,11 @@ extension TileStore {
         let suspects = try checkBlobs(quick: quick, &report, progress)
         for (digest, size) in suspects { try confirm(digest, size, quick, repair, &report) }
         for path in try strangers() {
+            // A name that is no Unicode cannot be looked up as it was read.
+            if path.unicodeScalars.contains("\u{FFFD}") {
+                report.foreign.append(path)
+                continue
+            }
             let orphan =
                 isReadOnly
                 ? try isOrphan(path)
@@ -37,6 +42,7 @@ extension TileStore {
                 }
             if orphan { report.orphans.append(path) }
         }
+        report.foreign = try (report.foreign + foreignFiles()).sorted()
         if repair { try mend(&report) }
         if !quick, report.damaged.isEmpty, suspicious.withLock({ $0 }), !isReadOnly { try settleSuspicion() }
         return report
@@ -146,6 +152,32 @@ extension TileStore {
         } catch { throw StoreError(error, in: files.location) }
         for shard in 0...255 { paths += try orphanCandidates(inShard: UInt8(shard)).sorted() }
         return paths
+    }
+
+    /// What lies in the cache's folder and in `manifest/` that the store does not make, and passes over.
+    private func foreignFiles() throws -> [String] {
+        do throws(FileError) {
+            var found = try (files.list("") ?? []).filter { !CacheFolder.belongs($0) }
+            let last = try max(commit.withLock { $0.generation }, files.newestCheckpoint() ?? 0)
+            for name in try files.list("manifest") ?? [] {
+                let path = "manifest/" + name
+                guard let status = try files.status(at: path) else {
+                    // A name that is no Unicode cannot be looked up as it was read.
+                    if name.unicodeScalars.contains("\u{FFFD}") { found.append(path) }
+                    continue
+                }
+                let isOurs =
+                    name == "reserve"
+                    || Ledger.generation(of: name, "checkpoint-", ".json").map { $0 <= last } ?? false
+                    // The next one is left behind by a rotation that was broken off.
+                    || Ledger.generation(of: name, "journal-", ".jsonl").map { $0 <= last + 1 } ?? false
+                    || Ledger.generation(of: name, "index-", ".bin").map { $0 <= last } ?? false
+                if !isOurs || status.kind != .file { found.append(path) }
+            }
+            return found.sorted()
+        } catch {
+            throw StoreError(error, in: files.location)
+        }
     }
 
     // MARK: The manifest

@@ -138,8 +138,8 @@ package final class DiskFileSystem: FileSystem {
         let flags: Int32 =
             switch mode {
             case .read: O_RDONLY | O_NOFOLLOW | O_NONBLOCK
-            case .append: O_RDWR | O_APPEND | O_NOFOLLOW
-            case .appendCreating: O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW
+            case .append: O_RDWR | O_APPEND | O_NOFOLLOW | O_NONBLOCK
+            case .appendCreating: O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK
             case .createNew: O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_NOFOLLOW
             }
         while true {

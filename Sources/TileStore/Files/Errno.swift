@@ -18,6 +18,9 @@ enum Errno {
     static let quota = EDQUOT
     static let notFolder = ENOTDIR
     static let noMemory = ENOMEM
+    static let isFolder = EISDIR
+    static let noDevice = ENXIO
+    static let notSeekable = ESPIPE
 }
 
 extension FileError {
@@ -37,6 +40,11 @@ extension StoreError {
                 cause: error)
         } else if error.isDenied {
             self.init(.readOnly, "\(location) cannot be written by this user (\(error))", cause: error)
+        } else if error.isForeignObject {
+            self.init(
+                .damaged,
+                "\(error.path) is not the plain file or folder that belongs there (\(error)); move it away, then run "
+                    + "tilegc verify", cause: error)
         } else {
             self.init(.io, "\(error)", cause: error)
         }
@@ -47,5 +55,6 @@ extension FileError {
     /// Whether a blob's path led to something that is no plain file.
     var isForeignObject: Bool {
         number == ELOOP || number == EISDIR || number == ENOTDIR || number == ENXIO || number == EMLINK
+            || number == ESPIPE
     }
 }

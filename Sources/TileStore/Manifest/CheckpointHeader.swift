@@ -1,5 +1,6 @@
 /// The first line of a checkpoint.
 struct CheckpointHeader {
+    var number: UInt64 = 0
     var sequence: UInt64 = 1
     var nextSet: UInt32 = 1
     var entries = 0
@@ -15,8 +16,11 @@ struct CheckpointHeader {
             LineChecksum.of(UnsafeRawBufferPointer(rebasing: line[..<end])) == sum,
             let object = (Array(line[..<end]) + [0x7D]).withUnsafeBytes({ JSONValue($0) })?.object
         else { return nil }
-        sequence = object["sequence"]?.unsigned ?? 1
-        nextSet = object["nextSet"]?.unsigned.flatMap { UInt32(exactly: $0) } ?? 1
+        guard let number = object["checkpoint"]?.unsigned, let sequence = object["sequence"]?.unsigned,
+            sequence <= Tables.recencyLeap, let nextSet = object["nextSet"]?.unsigned,
+            nextSet <= Tables.lastSetNumber + 1
+        else { return nil }
+        (self.number, self.sequence, self.nextSet) = (number, sequence, UInt32(nextSet))
         // Hints for sizing only: bounded, because they come from outside.
         entries = Int(clamping: min(object["entries"]?.unsigned ?? 0, 1 << 27))
         blobs = Int(clamping: min(object["blobs"]?.unsigned ?? 0, 1 << 27))

@@ -209,8 +209,34 @@ package final class Compaction {
 }
 
 extension FileSystem {
+    /// The number of the newest checkpoint.
+    ///
+    /// Where there are several, a newer file whose first line is not that of a checkpoint of its number is passed over for an
+    /// older one that is whole: the store never leaves one like that, but people and other programs do.
     func newestCheckpoint() throws(FileError) -> UInt64? {
-        try list("manifest")?.compactMap { Ledger.generation(of: $0, "checkpoint-", ".json") }.max()
+        guard let names = try list("manifest") else { return nil }
+        let found = names.compactMap { Ledger.generation(of: $0, "checkpoint-", ".json") }.sorted(by: >)
+        guard found.count > 1 else { return found.first }
+        for n in found where try hasCheckpointHeader(n) {
+            if n == found.first { return n }
+            // An older one is of use only with the journal that goes on from it.
+            if try status(at: Ledger.journalPath(n))?.kind == .file { return n }
+        }
+        return found.first
+    }
+
+    private func hasCheckpointHeader(_ n: UInt64) throws(FileError) -> Bool {
+        let file: OpenFile
+        do throws(FileError) { file = try open(Ledger.checkpointPath(n), .read) } catch {
+            if error.number == Errno.noEntry || error.isForeignObject { return false }
+            throw error
+        }
+        defer { close(file) }
+        let first = UnsafeMutableRawBufferPointer.allocate(byteCount: 4096, alignment: 8)
+        defer { first.deallocate() }
+        let length = try read(file, into: first, at: 0)
+        guard let end = first[..<length].firstIndex(of: 0x0A) else { return false }
+        return CheckpointHeader(UnsafeRawBufferPointer(rebasing: first[..<end]))?.number == n
     }
 }
 

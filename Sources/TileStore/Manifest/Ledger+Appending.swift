@@ -107,6 +107,12 @@ extension Ledger {
     /// Only under both locks, caught up.
     func rotate(_ target: Target) throws {
         let next = generation + 1
+        guard next <= Self.lastGeneration else {
+            throw StoreError(
+                .damaged,
+                "\(files.location)/\(Self.checkpointPath(checkpointGeneration)) has the last number that there can be; "
+                    + "remove the folder and let the cache fill again")
+        }
         try createJournal(next, after: offset, previous: lastChecksum)
         var lines = LineBuffer(capacity: 128)
         lines.rotate(to: next)

@@ -69,6 +69,7 @@ extension Ledger {
                 if usedNow > 0 || more < buffer.count { if usedNow > 0 { continue } } else { continue }
             }
             guard underLock else {
+                if readOnly, try passDamage(journal, size) { continue }
                 needsJudgement = buffer[..<n].contains(0x0A)
                 return true
             }
@@ -101,9 +102,11 @@ extension Ledger {
                     from = end + 1
                     lines += 1
                     switch tables.apply(body, reader) {
-                    case .rotate(let next):
+                    case .rotate(let next) where next == generation &+ 1:
                         awaitedGeneration = next
                         stop = true
+                    // Journals are numbered without gaps: a record that leads elsewhere is not the store's.
+                    case .rotate: damagedLines += 1
                     case .damaged, .end: damagedLines += 1
                     case .done, .header: break
                     }
@@ -119,26 +122,70 @@ extension Ledger {
         hasReleased = !tables.released.isEmpty
         hasDropped = tables.hasUnswept
         glance.hasBoot = tables.boot != nil
+        glance.nextSequence = tables.nextSequence
         glance.entryRoom = tables.limits.entryLimit &- tables.unpinnedEntries
         glance.byteRoom = tables.limits.capacity.map { $0 &- tables.allocatedUnpinned }
     }
 
     /// Decides, under the lock, about bytes that are no right line: a tail that is torn is cut, damage in the middle skipped.
     func judge(_ journal: OpenFile, _ size: Int64) throws {
-        // Any right line further on means that what is here was damaged later, not torn while it was written.
+        if let right = try nextRightLine(journal, size) {
+            damagedLines += right.skipped
+            offset = right.start
+        } else {
+            try files.truncate(journal, to: offset)
+        }
+    }
+
+    /// Skips damage in the middle of the journal for a store that may not write, which takes no lock; `false` if what is
+    /// there is the journal's end.
+    ///
+    /// A writer may be replacing a torn tail at this moment, and a read may then mix what was there with what comes. So two
+    /// reads have to give the same.
+    private func passDamage(_ journal: OpenFile, _ size: Int64) throws -> Bool {
+        if let judgedTail, judgedTail == (offset, size) { return false }
+        guard let first = try nextRightLine(journal, size) else {
+            judgedTail = (offset, size)
+            return false
+        }
+        guard let second = try nextRightLine(journal, size), second == first else { return false }
+        damagedLines += first.skipped
+        offset = first.start
+        return true
+    }
+
+    /// A line with a right checksum behind bytes that are no right line.
+    struct RightLine: Equatable {
+        /// Where it begins.
+        var start: Int64
+        /// How many lines are before it.
+        var skipped: Int
+        /// A checksum of what was read on the way.
+        var mark: UInt64
+    }
+
+    /// No journal is as long as this: it would have become a checkpoint long before.
+    private static var longestJournal: Int64 { 1 << 34 }
+
+    /// Looks for a right line further on: it means that what is here was damaged later, not torn while it was written.
+    private func nextRightLine(_ journal: OpenFile, _ size: Int64) throws -> RightLine? {
+        guard size - offset < Self.longestJournal else {
+            throw StoreError(
+                .damaged,
+                "\(files.location)/\(Self.journalPath(generation)) has \(size) bytes, of which those from \(offset) on are no "
+                    + "lines of a journal; cut it to that length")
+        }
         var at = offset
-        var firstRight: Int64?
-        var skipped = 0
-        var partial = false
-        scan: while at < size {
+        var (skipped, mark, partial) = (0, UInt64(0), false)
+        while at < size {
             let n = try files.read(journal, into: buffer, at: at)
             if n == 0 { break }
+            mark = mark &* 0x9E37_79B9_7F4A_7C15 ^ LineChecksum.xxh64(UnsafeRawBufferPointer(rebasing: buffer[..<n]))
             var from = 0
             while from < n, let end = newline(from, n) {
                 let line = UnsafeRawBufferPointer(rebasing: buffer[from..<end])
                 if !partial, LineReader.body(of: line) != nil {
-                    firstRight = at + Int64(from)
-                    break scan
+                    return RightLine(start: at + Int64(from), skipped: max(1, skipped), mark: mark)
                 }
                 if !partial { skipped += 1 }
                 partial = false
@@ -153,15 +200,7 @@ extension Ledger {
                 at += Int64(from)
             }
         }
-        if let firstRight {
-            damagedLines += max(1, skipped)
-            offset = firstRight
-        } else if readOnly {
-            // Without the right to write nothing is cut; what follows is nothing that can be read anyway.
-            offset = size
-        } else {
-            try files.truncate(journal, to: offset)
-        }
+        return nil
     }
 
     enum Following { case followed, notThere, newerCheckpoint }

@@ -183,7 +183,10 @@ extension Ledger {
         let found = end.flatMap { CheckpointHeader(UnsafeRawBufferPointer(rebasing: first[..<$0])) }
         // Without it the lines still say everything but the number of them.
         if found == nil, end != nil || length == first.count { damagedLines += 1 }
-        let header = found ?? CheckpointHeader()
+        var header = found ?? CheckpointHeader()
+        // An entry's line has at least 64 bytes.
+        header.entries = min(header.entries, Int(clamping: checkpointBytes / 64))
+        header.blobs = min(header.blobs, header.entries)
         let tables = Tables(
             blockSize: files.blockSize, hashSeed: hashSeed, expectedEntries: header.entries,
             expectedBlobs: header.blobs)

@@ -26,6 +26,8 @@ final class Ledger {
     @exclusivity(unchecked) var damagedLines = 0
     /// Whether an unlocked reader met a line that only a holder of the lock may judge.
     @exclusivity(unchecked) var needsJudgement = false
+    /// In a store that may not write: the offset and length at which the journal was found to end in no right line.
+    var judgedTail: (offset: Int64, size: Int64)?
     /// Counts up whenever the tables are loaded anew.
     var loads = 0
     /// In durable mode: the journal of which it is known that a power cut leaves it and all that leads to it.
@@ -82,11 +84,14 @@ final class Ledger {
     static func journalPath(_ n: UInt64) -> String { "manifest/journal-\(n).jsonl" }
     static func checkpointPath(_ n: UInt64) -> String { "manifest/checkpoint-\(n).json" }
 
+    /// The highest number of a generation, far beyond what rotations can reach; a file with a higher one is not the store's.
+    static var lastGeneration: UInt64 { 1 << 52 }
+
     /// The generation in a manifest file's name.
     static func generation(of name: String, _ prefix: String, _ suffix: String) -> UInt64? {
         guard name.hasPrefix(prefix), name.hasSuffix(suffix) else { return nil }
         let digits = name.dropFirst(prefix.count).dropLast(suffix.count)
-        guard let n = UInt64(digits), String(n) == digits else { return nil }
+        guard let n = UInt64(digits), String(n) == digits, n <= lastGeneration else { return nil }
         return n
     }
 

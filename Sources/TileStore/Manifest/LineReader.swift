@@ -132,6 +132,7 @@ struct LineReader: ~Copyable {
             scan.time(",\"used\":", &used), scan.at == body.count
         else { return false }
         put.recency = recency
+        put.details.initialAge = min(put.details.initialAge, LineBuffer.longestAge)
         put.lastUsed = used == Timestamp.absent ? nil : used
         return true
     }
@@ -260,7 +261,9 @@ struct LineReader: ~Copyable {
             return texts.count == items.count ? texts : nil
         }
         if let key = object["key"]?.string { return anyPut(key, object, time) }
-        if let number = object["set"]?.unsigned, let number = UInt32(exactly: number) { return anySet(number, object) }
+        if let number = object["set"]?.unsigned, number <= Tables.lastSetNumber {
+            return anySet(UInt32(number), object)
+        }
         if let keys = texts("gone") { return .gone(keys) }
         if object["drop"] != nil { return digest("drop").map { .drop($0) } }
         if let keys = texts("uses"), let first = object["use"]?.unsigned, let at = time("at") {
@@ -271,8 +274,9 @@ struct LineReader: ~Copyable {
         if let name = object["regionGone"]?.string { return .regionGone(name) }
         if let limits = object["limits"]?.object, let entries = limits["entries"]?.unsigned {
             let bytes = limits["bytes"]?.unsigned
+            guard bytes != nil || limits["bytes"] == .null else { return nil }
             return .limits(
-                StoreLimits(capacity: bytes.flatMap { Int(exactly: $0) }, entryLimit: Int(clamping: entries)))
+                StoreLimits(capacity: bytes.map { Int(clamping: $0) }, entryLimit: Int(clamping: entries)))
         }
         if let boot = object["boot"] {
             guard boot == .null || boot.string.map({ $0.utf8.count <= 128 }) ?? false else { return nil }
@@ -317,7 +321,7 @@ struct LineReader: ~Copyable {
         put.expires = expires
         put.details.lastModified = time("mod") ?? Timestamp.absent
         put.details.date = time("date") ?? Timestamp.absent
-        put.details.initialAge = time("age") ?? 0
+        put.details.initialAge = min(time("age") ?? 0, LineBuffer.longestAge)
         put.lastUsed = time("used")
         return .put(put)
     }
@@ -331,13 +335,13 @@ struct LineReader: ~Copyable {
             }
             headers.append(.init(name: name, value: value))
         }
-        return .set(
-            number,
-            ResponseFields(
-                status: Int(status), mediaType: object["type"]?.string, contentEncoding: object["encoding"]?.string,
-                staleWhileRevalidate: Int(object["swr"]?.integer ?? 0), staleIfError: Int(object["sie"]?.integer ?? 0),
-                mustRevalidate: object["mustRevalidate"] == .bool(true), noCache: object["noCache"] == .bool(true),
-                headers: headers))
+        let fields = ResponseFields(
+            status: Int(status), mediaType: object["type"]?.string, contentEncoding: object["encoding"]?.string,
+            staleWhileRevalidate: Int(object["swr"]?.integer ?? 0), staleIfError: Int(object["sie"]?.integer ?? 0),
+            mustRevalidate: object["mustRevalidate"] == .bool(true), noCache: object["noCache"] == .bool(true),
+            headers: headers)
+        // No put accepts others.
+        return fields.storage.isStorable ? .set(number, fields) : nil
     }
 
     private func anyRegion(_ name: String, _ object: [String: JSONValue]) -> ManifestLine? {

@@ -54,9 +54,12 @@ extension LineBuffer {
         return place
     }
 
-    /// An initial age as it is kept: not below 0, and at most 68 years.
+    /// The longest initial age that is kept: 68 years.
+    static var longestAge: UInt32 { UInt32(Int32.max) }
+
+    /// An initial age as it is kept: not below 0.
     @inline(__always)
-    static func kept(initialAge: Int) -> UInt32 { UInt32(clamping: min(initialAge, Int(Int32.max))) }
+    static func kept(initialAge: Int) -> UInt32 { min(UInt32(clamping: initialAge), longestAge) }
 
     @inline(__always)
     private mutating func tag(_ tag: borrowing TagValue) -> TagPlace {

@@ -122,10 +122,20 @@ struct PendingSets {
         }
         if let pending = numbers[fields] { return pending }
         let old = tables.setNumbers[fields]
-        let number = old ?? max(tables.nextSet, next)
+        let number = old ?? freeNumber(tables)
         if old == nil { next = number + 1 }
         numbers[fields] = number
         lines.set(number, fields)
+        return number
+    }
+
+    /// A number that no set has: the next one, or where the numbers have come to their end, the lowest that is free.
+    private func freeNumber(_ tables: Tables) -> UInt32 {
+        let following = max(tables.nextSet, next)
+        if following <= Tables.lastSetNumber { return following }
+        let pending = Set(numbers.values)
+        var number: UInt32 = 1
+        while tables.setSlots[number] != nil || pending.contains(number) { number += 1 }
         return number
     }
 }
@@ -172,7 +182,7 @@ extension Tables {
     @inline(__always)
     func apply(_ pending: PendingRecords, _ number: Int, _ bytes: UnsafeRawBufferPointer) -> Bool {
         let put = pending.puts[number]
-        guard let set = setSlot(put.set), put.recency > 0, put.recency < 1 << 48 else { return false }
+        guard let set = setSlot(put.set), isPlausible(put.recency) else { return false }
         let details = EntryDetails(
             tag: pending.tag(put.tag, in: bytes), lastModified: put.lastModified, date: put.date,
             initialAge: put.initialAge)

@@ -32,7 +32,7 @@ extension Tables {
     /// Enters the state of a key; `false` if it cannot be one.
     @inline(__always)
     func apply(_ put: PutLine) -> Bool {
-        guard let key = packed(put.key), let set = setSlot(put.set), put.recency > 0, put.recency < 1 << 48 else {
+        guard let key = packed(put.key), let set = setSlot(put.set), isPlausible(put.recency) else {
             return false
         }
         return self.put(
@@ -50,7 +50,7 @@ extension Tables {
             for key in keys { if let packed = known(key) { remove(packed) } }
         case .drop(let digest): drop(digest)
         case .uses(let keys, let first, let time):
-            guard first > 0, first < 1 << 48 else { return .damaged }
+            guard isPlausible(first), UInt64(keys.count) <= Self.recencyEnd - first else { return .damaged }
             for (i, key) in keys.enumerated() {
                 nextSequence = max(nextSequence, first + UInt64(i) + 1)
                 if let packed = known(key), let slot = find(packed) { use(slot, first + UInt64(i), at: time) }
@@ -62,7 +62,7 @@ extension Tables {
         case .limits(let limits): self.limits = limits
         case .boot(let id): boot = id
         case .blobRecency(let digest, let recency):
-            guard recency < 1 << 48 else { return .damaged }
+            guard isPlausible(recency) else { return .damaged }
             remember(digest, recency)
         case .rotate(let next): return .rotate(next)
         case .journalHeader: return .header

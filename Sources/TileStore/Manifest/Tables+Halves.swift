@@ -127,7 +127,7 @@ extension Tables {
     private func enterEntry(
         _ key: PackedKey, _ hash: UInt64, _ put: PutLine, _ place: BlobPlace, _ number: Int
     ) throws {
-        guard let set = setSlot(put.set), put.recency > 0, put.recency < 1 << 48,
+        guard let set = setSlot(put.set), isPlausible(put.recency),
             entryIndex.find(hash, { entries[$0].pointee.key == key }) == nil, let slot = entries.append(),
             Int(slot) == number
         else { throw UnusualLine() }
@@ -159,7 +159,7 @@ extension Tables {
         // What it pins is settled at the end.
         case .region(let region): regions[region.name] = region
         case .blobRecency(let digest, let recency):
-            guard recency < 1 << 48 else { throw UnusualLine() }
+            guard isPlausible(recency) else { throw UnusualLine() }
             remember(digest, recency)
         case .end(let count): return count
         case nil, .put, .gone, .drop, .uses, .expire, .regionGone, .rotate, .journalHeader: throw UnusualLine()

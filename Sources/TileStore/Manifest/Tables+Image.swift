@@ -101,8 +101,9 @@ extension Tables {
             state.detailSegments < 1 << 18, state.detailsUsed <= UInt64(DetailArena.segmentWords),
             state.freeDetails.count == DetailArena.sizes, state.entryCells.count == SlotIndex.segmentCount,
             state.blobCells.count == SlotIndex.segmentCount, state.sources.count < Int(UInt16.max),
-            state.variants.count < Int(UInt16.max), state.variants.first?.scale == 1, state.nextSet <= UInt32.max,
-            state.setSlots <= UInt64(UInt32.max), state.nextSequence > 0, state.nextSequence <= 1 << 48
+            state.variants.count < Int(UInt16.max), state.variants.first?.scale == 1,
+            state.nextSet <= lastSetNumber + 1, state.generation <= Ledger.lastGeneration, state.nextResource < 1 << 56,
+            state.setSlots <= slots, state.nextSequence > 0, state.nextSequence <= recencyEnd
         else { return nil }
         let tables = Tables(blockSize: Int(state.blockSize), hashSeed: state.hashSeed)
         guard tables.entries.restore(count: UInt32(entrySlots)), tables.blobs.restore(count: UInt32(blobSlots)) else {

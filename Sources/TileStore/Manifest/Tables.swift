@@ -80,6 +80,21 @@ final class Tables {
         return next
     }
 
+    /// Recency numbers are kept in 48 bits: this one does not fit any more.
+    static var recencyEnd: UInt64 { 1 << 48 }
+    /// How far a line's recency may be ahead of what is known: lost lines make gaps, but never one of this size.
+    static var recencyLeap: UInt64 { 1 << 44 }
+    /// The highest number of a set of response fields.
+    static var lastSetNumber: UInt64 { 1 << 31 }
+
+    /// Whether a line can have a recency number.
+    ///
+    /// A single line with a very high one would use up the numbers of all later puts.
+    @inline(__always)
+    func isPlausible(_ recency: UInt64) -> Bool {
+        recency > 0 && recency < Self.recencyEnd && recency < nextSequence &+ Self.recencyLeap
+    }
+
     struct ResourceName: Hashable {
         var source: UInt16
         var text: String

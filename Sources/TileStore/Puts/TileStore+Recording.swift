@@ -4,6 +4,13 @@ extension TileStore {
     func record(
         _ batches: some Collection<UnsafeMutableBufferPointer<PutRequest>>, _ ledger: Ledger
     ) throws {
+        // Fewer than that are in any batch. Puts never get there; a manifest that somebody forged may.
+        guard ledger.glance.nextSequence < Tables.recencyEnd - 1 << 32 else {
+            throw StoreError(
+                .damaged,
+                "\(files.location)/manifest has used up its recency numbers: nothing can be stored any more; export what is "
+                    + "to be kept, and remove the folder")
+        }
         try flushIfEvictionIsNear(batches, ledger)
         let pending = ledger.pending
         let isAlone = batches.count == 1 && batches.allSatisfy { $0.count == 1 }

@@ -66,6 +66,7 @@ struct Verify: ParsableCommand {
             ("damagedBlobs", .array(found.damaged.map { .string($0.description) })),
             ("missingBlobs", .array(found.missing.map { .string($0.description) })),
             ("orphanFiles", .array(found.orphans.map { .string($0) })),
+            ("foreignFiles", .array(found.foreign.map { .string($0) })),
         ])
     }
 
@@ -92,6 +93,7 @@ struct Verify: ParsableCommand {
             "orphan: \($0.printable) belongs to no entry; it only takes space"
                 + (found.repaired ? "" : " (--repair removes it)")
         }
+        lines += found.foreign.map { "foreign: \($0.printable) was not made by the cache, which passes over it" }
         switch (ok, found.repaired && (!found.ok || !found.orphans.isEmpty)) {
         case (true, true): lines.append("Repaired: the cache is sound now.")
         case (true, false): lines.append("The cache is sound.")
