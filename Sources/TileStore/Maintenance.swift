@@ -45,16 +45,20 @@ final class Maintenance: Sendable {
             return true
         }
         guard due else { return }
-        queue.asyncAfter(deadline: .now() + 10) { [self] in
-            let store = state.withLock { state in
-                state.flushScheduled = false
-                return state.stopped ? nil : state.store
+        let waits = DelayedCalls.tenSeconds.add { [self] in
+            queue.async { [self] in
+                let store = state.withLock { state in
+                    state.flushScheduled = false
+                    return state.stopped ? nil : state.store
+                }
+                // A flush that fails (full disk, lock) is tried again with the next uses; only their order is at stake.
+                try? store?.flush()
+                // Nothing depends on the image; the next flush tries again.
+                _ = try? store?.writeImageIfDue()
             }
-            // A flush that fails (full disk, lock) is tried again with the next uses; only their order is at stake.
-            try? store?.flush()
-            // Nothing depends on the image; the next flush tries again.
-            _ = try? store?.writeImageIfDue()
         }
+        // Without a thread: the next first use asks again, and evictions and the close flush by themselves.
+        if !waits { state.withLock { $0.flushScheduled = false } }
     }
 
     func scheduleCompaction() {
