@@ -85,7 +85,7 @@ enum CacheFolder {
         return String(repeating: "0", count: 16 - digits.count) + digits
     }
 
-    private static func readMarker(_ files: any FileSystem) throws -> Marker? {
+    static func readMarker(_ files: any FileSystem) throws -> Marker? {
         let text = UnsafeMutableRawBufferPointer.allocate(byteCount: 4096, alignment: 1)
         defer { text.deallocate() }
         guard

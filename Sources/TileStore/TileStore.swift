@@ -18,7 +18,8 @@ public final class TileStore: Sendable {
     let vouched = Locked(VouchedDigests())
     let evicted = Locked(RemovalReport())
     let stagingNames: StagingNames
-    private let salt: String
+    /// The folder's, for fingerprints; another one once the folder has been replaced.
+    private let salt: Locked<String>
     /// Whether the machine was started anew since blobs were written that nobody has hashed since.
     let suspicious: Locked<Bool>
     let maintenance: Maintenance?
@@ -50,7 +51,7 @@ public final class TileStore: Sendable {
             usesImages: configuration.indexImages != .never)
         do {
             let marker = try CacheFolder.open(environment, configuration, ledger)
-            salt = marker.salt
+            salt = Locked(marker.salt)
             isReadOnly = ledger.readOnly
             let loaded = try CacheFolder.load(ledger, configuration)
             // A start of the machine that cannot be told from others may be another one.
@@ -107,7 +108,7 @@ public final class TileStore: Sendable {
 
     /// A fingerprint of a text, salted with the cache's own salt: tells values apart without keeping them.
     public func fingerprint(of text: String) -> Fingerprint {
-        var bytes = Array(salt.utf8)
+        var bytes = Array(salt.withLock { $0 }.utf8)
         bytes.append(0)
         bytes.append(contentsOf: text.utf8)
         let digest = bytes.withUnsafeBytes { BlobDigest(hashing: $0) }
@@ -152,6 +153,8 @@ public final class TileStore: Sendable {
     /// Loads the newest checkpoint in place of the tables.
     func reload(_ ledger: Ledger, underLock: Bool) throws {
         guard let fresh = try ledger.load(underLock: underLock) else { return }
+        // The folder may be another one, in the place of the one that was opened.
+        if let marker = try CacheFolder.readMarker(files) { salt.withLock { $0 = marker.salt } }
         shards.withLock { $0 = ShardSet() }
         tables.write(
             visiting: { tables, local in

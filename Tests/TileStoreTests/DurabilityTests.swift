@@ -109,4 +109,25 @@ struct DurabilityTests {
         }
         Issue.record("the eviction never came to its end")
     }
+
+    @Test("A store whose folder is replaced makes its fingerprints with the new folder's salt")
+    func saltOfAReplacedFolder() throws {
+        let folder = TemporaryFolder()
+        let clock = ManualClock()
+        func open(_ seed: UInt64) throws -> TileStore {
+            try TileStore(
+                environment: clock.environment(DiskFileSystem(location: folder.path), seed: seed),
+                configuration: Lab.plain)
+        }
+        let store = try open(1)
+        let old = store.fingerprint(of: "q=1")
+        try FileManager.default.removeItem(atPath: folder.path)
+        let other = try open(2)
+        let expected = other.fingerprint(of: "q=1")
+        #expect(expected != old)
+        clock.advance(seconds: 1)
+        let metadata = TileMetadata(storedAt: clock.now, expires: clock.now)
+        try store.put(Data([1]), for: try TileKey("a/0/0/0"), metadata: metadata)
+        #expect(store.fingerprint(of: "q=1") == expected)
+    }
 }
