@@ -24,6 +24,9 @@ enum CacheFolder {
         _ environment: StoreEnvironment, _ configuration: StoreConfiguration, _ ledger: Ledger
     ) throws -> Marker {
         let files = environment.files
+        if let obstacle = (files as? DiskFileSystem)?.obstacle() {
+            throw StoreError(.notACache, "\(obstacle); name another folder")
+        }
         guard let status = try files.status(at: "") else {
             guard configuration.createIfMissing, !configuration.readOnly else {
                 throw StoreError(.noSuchCache, "\(files.location): there is no such folder")
@@ -43,8 +46,14 @@ enum CacheFolder {
                 "\(files.location) holds \(quoted(foreign.sorted()[0])) and is no tile cache; name an empty or a new folder"
             )
         }
-        guard configuration.createIfMissing, !ledger.readOnly else {
+        guard configuration.createIfMissing, !configuration.readOnly else {
             throw StoreError(.noSuchCache, "\(files.location) is not a tile cache (it has no tilecache.json)")
+        }
+        guard !ledger.readOnly else {
+            throw StoreError(
+                .readOnly,
+                "\(files.location) is no tile cache yet, and this user may not write in it; name another folder, or change its "
+                    + "owner or mode")
         }
         return try create(environment, configuration, ledger)
     }
@@ -55,11 +64,11 @@ enum CacheFolder {
         let files = environment.files
         // Parents too, as `mkdir -p` does, on a real disk.
         try (files as? DiskFileSystem)?.makeParents()
-        try files.makeFolder("")
+        if try files.makeFolder("") { try (files as? DiskFileSystem)?.syncParent() }
         try ledger.acquire(wait: configuration.lockWait, folderIsNew: true)
         defer { ledger.release() }
         if let marker = try readMarker(files) { return marker }
-        for folder in folders { try files.makeFolder(folder) }
+        try makeFolders(files)
         if try files.newestCheckpoint() == nil { try ledger.createFirst() }
         try files.syncFolder("")
         try writeOnce(files, "CACHEDIR.TAG", tag)
@@ -73,6 +82,19 @@ enum CacheFolder {
         // Once in a cache's life, and in both modes: without this file there is no cache.
         try files.syncFolder("")
         return Marker(salt: salt)
+    }
+
+    private static func makeFolders(_ files: any FileSystem) throws {
+        for folder in folders where try !files.makeFolder(folder) {
+            guard let status = try files.status(at: folder) else { continue }
+            // Files that no entry names are removed from them. Through a link those would be somebody else's.
+            guard status.kind == .folder else {
+                throw StoreError(
+                    .damaged,
+                    "\(files.location)/\(folder) is no folder" + (status.kind == .link ? " but a link" : "")
+                        + "; put the folder itself in its place, or move it away for the cache to make a new one")
+            }
+        }
     }
 
     private static func writeOnce(_ files: any FileSystem, _ path: String, _ text: String) throws(FileError) {
@@ -105,7 +127,15 @@ enum CacheFolder {
                 "\(files.location) was written in a format that this version does not know; use the version that wrote it, "
                     + "or name another folder")
         }
-        return Marker(salt: object["salt"]?.string ?? "")
+        guard let salt = object["salt"]?.string, salt.utf8.count == 32,
+            salt.utf8.allSatisfy({ hexDigitValue($0) != nil })
+        else {
+            throw StoreError(
+                .damaged,
+                "\(files.location)/tilecache.json has no salt of 32 hexadecimal digits: restore it from a backup, or remove the "
+                    + "folder and let it fill again")
+        }
+        return Marker(salt: salt)
     }
 
     /// Loads the tables, under the lock where that is needed, and clears what an earlier crash left lying about.
@@ -121,7 +151,7 @@ enum CacheFolder {
             throw StoreError(error, in: files.location)
         }
         // People and systems remove folders that look like rubbish; what was in them is a miss, no error.
-        for folder in folders { try files.makeFolder(folder) }
+        try makeFolders(files)
         var loaded = try ledger.load(underLock: false)
         if loaded == nil || ledger.needsJudgement {
             // New, unfinished or damaged: only under the lock may that be settled.

@@ -295,7 +295,10 @@ extension TileStore {
         func total() -> Int64 { kept.reduce(status.size) { $0 + $1.status.size } }
         while !kept.isEmpty, kept.count >= 64 || total() > 16_000_000 {
             let oldest = kept.removeFirst()
-            try removeTree("quarantine/" + oldest.name, depth: 0)
+            do { try removeTree("quarantine/" + oldest.name, depth: 0) } catch let error as FileError {
+                // Names that are no Unicode cannot be removed by name; what they are in stays.
+                guard error.number == Errno.notEmpty else { throw error }
+            }
         }
         let name = path.split(separator: "/").last.map(String.init) ?? "unnamed"
         if status.kind == .file, status.size > 16_000_000 {

@@ -37,6 +37,9 @@ public final class TileStore: Sendable {
     ///   - configuration: Limits and modes.
     /// - Throws: ``StoreError``: `noSuchCache`, `notACache`, `unknownFormat`, `readOnly`, `locked`, `diskFull`, `damaged`, `io`.
     public convenience init(at path: String, configuration: StoreConfiguration = StoreConfiguration()) throws {
+        guard !path.isEmpty else {
+            throw StoreError(.invalidValue, "the path of the cache is empty; name a folder")
+        }
         try self.init(environment: .disk(at: path), configuration: configuration)
     }
 

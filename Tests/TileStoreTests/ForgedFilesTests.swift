@@ -216,4 +216,119 @@ struct ForgedFilesTests {
         guard let text = try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8) else { return 0 }
         return (Int(text.split(separator: " ").dropFirst().first ?? "") ?? 0) * 4096
     }
+
+    @Test(
+        "A tilecache.json without a salt is an error",
+        arguments: [
+            "{\"format\":1}", "{\"format\":1,\"salt\":\"\"}", "{\"format\":1,\"salt\":7}",
+            "{\"format\":1,\"salt\":\"zz23456789abcdef0123456789abcdef\"}",
+            "{\"format\":9223372036854775808,\"salt\":\"\"}",
+        ])
+    func markers(text: String) throws {
+        let lab = try Lab()
+        lab.kill()
+        lab.disk.plant("tilecache.json", Array(text.utf8))
+        #expect(throws: StoreError.self) { try lab.reopen() }
+    }
+
+    // MARK: Things that are no files
+
+    enum Thing: CaseIterable { case folder, pipe, link, danglingLink, pipeThatIsHeldOpen }
+
+    @Test(
+        "Folders, pipes and links in the places of files make errors or are passed over; nothing hangs",
+        arguments: [
+            "tilecache.json", "lock", "compact.lock", "CACHEDIR.TAG", "manifest/journal-1.jsonl",
+            "manifest/checkpoint-1.json", "manifest/index-1.bin", "manifest/reserve", "manifest/checkpoint-5.json",
+            "staging",
+            "quarantine", "objects", "manifest", "staging/x", "quarantine/x", "objects/zz", "sources",
+        ], Thing.allCases)
+    func thingsThatAreNoFiles(path: String, thing: Thing) throws {
+        let folder = TemporaryFolder()
+        let clock = ManualClock()
+        func openStore(_ readOnly: Bool) throws -> TileStore {
+            var configuration = Lab.plain
+            configuration.readOnly = readOnly
+            configuration.indexImages = .always
+            return try TileStore(
+                environment: clock.environment(DiskFileSystem(location: folder.path)), configuration: configuration)
+        }
+        let metadata = TileMetadata(storedAt: clock.now, expires: clock.now)
+        let key = try TileKey("a/0/0/0")
+        var store = try openStore(false)
+        try store.put(Data([1, 2]), for: key, metadata: metadata)
+        _ = try store.compact()
+        store.simulateKill()
+        let place = folder.path + "/" + path
+        if FileManager.default.fileExists(atPath: place) { try FileManager.default.removeItem(atPath: place) }
+        let victim = TemporaryFolder()
+        try FileManager.default.createDirectory(atPath: victim.path, withIntermediateDirectories: true)
+        try Data([7]).write(to: URL(fileURLWithPath: victim.path + "/precious"))
+        var held: Int32 = -1
+        switch thing {
+        case .folder: try FileManager.default.createDirectory(atPath: place, withIntermediateDirectories: false)
+        case .pipe: #expect(mkfifo(place, 0o600) == 0)
+        case .pipeThatIsHeldOpen:
+            #expect(mkfifo(place, 0o600) == 0)
+            held = open(place, O_RDWR | O_NONBLOCK)
+        case .link: try FileManager.default.createSymbolicLink(atPath: place, withDestinationPath: victim.path)
+        case .danglingLink: try FileManager.default.createSymbolicLink(atPath: place, withDestinationPath: "nowhere")
+        }
+        defer { if held >= 0 { close(held) } }
+        // Old enough to be swept, wherever it lies.
+        clock.advance(seconds: 400_000_000)
+        for readOnly in [true, false] {
+            do {
+                store = try openStore(readOnly)
+                _ = try store.read(key)
+                _ = try store.verify()
+                if !readOnly {
+                    try store.put(Data([3]), for: key, metadata: metadata)
+                    _ = try store.compact()
+                    _ = try store.verify(repair: true)
+                }
+                store.simulateKill()
+            } catch {
+                #expect(error is StoreError, "\(error)")
+                #expect(!"\(error)".isEmpty)
+            }
+        }
+        #expect(try Data(contentsOf: URL(fileURLWithPath: victim.path + "/precious")) == Data([7]))
+    }
+
+    @Test("Names that are no Unicode, or look like others, stop nothing")
+    func oddNames() throws {
+        let folder = TemporaryFolder()
+        let clock = ManualClock()
+        let metadata = TileMetadata(storedAt: clock.now, expires: clock.now)
+        func openStore() throws -> TileStore {
+            try TileStore(
+                environment: clock.environment(DiskFileSystem(location: folder.path)), configuration: Lab.plain)
+        }
+        let store = try openStore()
+        let key = try TileKey("a/0/0/0")
+        try store.put(Data([1]), for: key, metadata: metadata)
+        for parent in ["", "manifest/", "objects/", "staging/", "quarantine/", "objects/4b/"] {
+            for name in [
+                [0xFF, 0xFE], Array("checkpoint-3.jso\u{301}n".utf8), Array("journal-٣.jsonl".utf8), [0x0A, 0x22],
+            ] {
+                let path = Array((folder.path + "/" + parent).utf8) + name
+                // Some systems refuse names that are no Unicode.
+                let made = open((path + [0]).map { CChar(bitPattern: $0) }, O_CREAT | O_WRONLY, 0o600)
+                if made >= 0 { close(made) }
+            }
+        }
+        _ = try store.verify(repair: true)
+        _ = try store.evict()
+        _ = try store.compact()
+        #expect(try store.read(key)?.data == Data([1]))
+        store.simulateKill()
+        clock.advance(seconds: 400_000_000)
+        let again = try openStore()
+        let report = try again.verify()
+        #expect(report.ok)
+        #expect(report.foreign.contains { $0.hasPrefix("manifest/journal-") })
+        #expect(try again.read(key)?.data == Data([1]))
+        again.simulateKill()
+    }
 }

@@ -18,6 +18,8 @@ package final class DiskFileSystem: FileSystem {
     package let location: String
     package let blockSize: Int
     private let owner: (user: uid_t, group: gid_t)?
+    // How files and folders are made: see `Modes`. Changes once at most, while the cache is made and has no second thread.
+    private nonisolated(unsafe) var modes: Modes
     // location + "/", as the bytes of a path; immutable, freed in deinit.
     private nonisolated(unsafe) let prefix: UnsafeMutableBufferPointer<CChar>
     // A descriptor of the folder, or -1. Set once, while the store is opened and has no second thread; entering anew puts
@@ -46,6 +48,7 @@ package final class DiskFileSystem: FileSystem {
         }
         let fragment = Int(volume.f_frsize)
         blockSize = fragment >= 512 && fragment <= 1 << 20 ? fragment : 4096
+        modes = Modes(folder: exists ? info.st_mode : 0o700)
         owner = exists && geteuid() == 0 && info.st_uid != 0 ? (info.st_uid, info.st_gid) : nil
     }
 
@@ -92,6 +95,44 @@ package final class DiskFileSystem: FileSystem {
         }
     }
 
+    /// What keeps the location from being a folder, for messages; `nil` if nothing does.
+    func obstacle() -> String? {
+        var info = stat()
+        if stat(location, &info) == 0 {
+            return info.st_mode & S_IFMT == S_IFDIR ? nil : "\(location) is a file, not the folder of a tile cache"
+        }
+        let number = errno
+        if lstat(location, &info) == 0 { return "\(location) is a link that leads to nothing" }
+        guard number == ENOTDIR else { return nil }
+        var parent = location
+        while let slash = parent.lastIndex(of: "/"), slash != parent.startIndex {
+            parent = String(parent[..<slash])
+            if stat(parent, &info) == 0 { break }
+        }
+        return "\(parent) is a file, so there can be no folder \(location)"
+    }
+
+    /// Syncs the folder that the cache's own is in, so that a power cut does not take its name.
+    func syncParent() throws(FileError) {
+        guard let slash = location.lastIndex(of: "/"), slash != location.endIndex else { return }
+        let parent = slash == location.startIndex ? "/" : String(location[..<slash])
+        #if canImport(Darwin)
+        let descriptor = Darwin.open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        #elseif canImport(Musl)
+        let descriptor = Musl.open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        #else
+        let descriptor = Glibc.open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        #endif
+        guard descriptor >= 0 else {
+            // A folder that may be passed through but not listed cannot be synced by this user.
+            if errno == EACCES { return }
+            throw FileError("open folder", parent, errno)
+        }
+        defer { closeDescriptor(descriptor) }
+        // Some file systems have no sync of folders.
+        if fsync(descriptor) != 0, errno != EINVAL, errno != EROFS { throw FileError("sync folder", parent, errno) }
+    }
+
     /// The absolute path, for messages.
     private func full(_ path: String) -> String { path.isEmpty ? location : "\(location)/\(path)" }
 
@@ -135,21 +176,46 @@ package final class DiskFileSystem: FileSystem {
     }
 
     package func open(_ path: String, _ mode: OpenMode) throws(FileError) -> OpenFile {
-        let flags: Int32 =
+        var flags: Int32 =
             switch mode {
             case .read: O_RDONLY | O_NOFOLLOW | O_NONBLOCK
             case .append: O_RDWR | O_APPEND | O_NOFOLLOW | O_NONBLOCK
-            case .appendCreating: O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK
+            case .appendCreating: O_RDWR | O_APPEND | O_NOFOLLOW | O_NONBLOCK
             case .createNew: O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_NOFOLLOW
             }
         while true {
-            let descriptor = with(path) { openat($0, $1, flags | O_CLOEXEC, 0o644) }
+            // What is staged is written by nobody else.
+            let bits = path.hasPrefix("staging/") ? modes.file & ~0o022 : modes.file
+            let descriptor = with(path) { openat($0, $1, flags | O_CLOEXEC, bits) }
             if descriptor >= 0 {
                 if owner != nil, flags & O_CREAT != 0 { adopt(descriptor) }
-                return OpenFile(number: descriptor)
+                if modes.isNarrowed, flags & O_CREAT != 0 { _ = fchmod(descriptor, bits & modes.allowed) }
+                return try plainFile(descriptor, path)
             }
-            if errno != EINTR { throw failure("open", path) }
+            switch errno {
+            case EINTR: continue
+            case ENOENT where mode == .appendCreating: flags |= O_CREAT | O_EXCL
+            // Somebody else has made it meanwhile.
+            case EEXIST where mode == .appendCreating: flags &= ~(O_CREAT | O_EXCL)
+            default: throw failure("open", path)
+            }
         }
+    }
+
+    /// Refuses folders, pipes and devices, from which a read may never return.
+    private func plainFile(_ descriptor: Int32, _ path: String) throws(FileError) -> OpenFile {
+        var info = stat()
+        guard fstat(descriptor, &info) == 0 else {
+            let error = failure("status", path)
+            closeDescriptor(descriptor)
+            throw error
+        }
+        let kind = info.st_mode & S_IFMT
+        guard kind == S_IFREG else {
+            closeDescriptor(descriptor)
+            throw FileError("open", full(path), kind == S_IFDIR ? EISDIR : ENXIO)
+        }
+        return OpenFile(number: descriptor)
     }
 
     package func close(_ file: OpenFile) { closeDescriptor(file.number) }
@@ -275,6 +341,8 @@ package final class DiskFileSystem: FileSystem {
             #endif
             if n < 0 {
                 if errno == EINTR { continue }
+                // A pipe that somebody holds open has no bytes now and may never have any.
+                if errno == EAGAIN, !onlyCached { throw FileError("read", full(String(cString: path)), ENXIO) }
                 throw failure("read", String(cString: path))
             }
             done += n
@@ -286,9 +354,10 @@ package final class DiskFileSystem: FileSystem {
 
     package func createFile(_ path: String, _ bytes: UnsafeRawBufferPointer, sync: Bool) throws(FileError) {
         let flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW
-        let descriptor = with(path) { openat($0, $1, flags, 0o444) }
+        let descriptor = with(path) { openat($0, $1, flags, modes.blob) }
         guard descriptor >= 0 else { throw failure("create", path) }
         adopt(descriptor)
+        if modes.isNarrowed { _ = fchmod(descriptor, modes.blob & modes.allowed) }
         let file = OpenFile(number: descriptor)
         do throws(FileError) {
             try writeAll(file, bytes)
@@ -314,14 +383,26 @@ package final class DiskFileSystem: FileSystem {
     }
 
     package func makeFolder(_ path: String) throws(FileError) -> Bool {
-        if with(path, { mkdirat($0, $1, 0o755) }) == 0 {
+        if with(path, { mkdirat($0, $1, modes.folder) }) == 0 {
+            if modes.isNarrowed { widen(path) }
             if let owner {
                 _ = with(path) { fchownat($0, $1, owner.user, owner.group, AT_SYMLINK_NOFOLLOW) }
             }
             return true
         }
-        if errno == EEXIST { return false }
+        if errno == EEXIST {
+            var info = stat()
+            if path.isEmpty, stat(location, &info) == 0 { modes = Modes(folder: info.st_mode) }
+            return false
+        }
         throw failure("make folder", path)
+    }
+
+    /// Gives a new folder the rights that the process's mask has taken from it; the bit by which it hands on its group stays.
+    private func widen(_ path: String) {
+        var info = stat()
+        guard with(path, { fstatat($0, $1, &info, AT_SYMLINK_NOFOLLOW) }) == 0 else { return }
+        _ = with(path) { fchmodat($0, $1, modes.folder & modes.allowed | info.st_mode & S_ISGID, 0) }
     }
 
     package func removeFolder(_ path: String) throws(FileError) -> Bool {
@@ -391,6 +472,52 @@ package final class DiskFileSystem: FileSystem {
     package func unlock(_ file: OpenFile) { _ = flock(file.number, LOCK_UN) }
 
     package func mayWrite() -> Bool { access(location, W_OK) == 0 }
+}
+
+/// The rights of what is made in a cache's folder: those of the folder, as far as the process's mask permits.
+///
+/// A folder that the store makes is its owner's alone. One whose group may write is meant for that group: then the group's
+/// rights are the folder's, whatever the mask says. Others never get the right to write.
+private struct Modes {
+    let folder: mode_t
+    let file: mode_t
+    let blob: mode_t
+    /// Whether the mask would take from the group what the folder grants it.
+    let isNarrowed: Bool
+    /// The bits that a new file may have where that is so.
+    let allowed: mode_t
+
+    init(folder mode: mode_t) {
+        folder = (mode | 0o700) & 0o775
+        file = folder & 0o666
+        blob = folder & 0o444
+        guard mode & 0o020 != 0 else {
+            (isNarrowed, allowed) = (false, 0o777)
+            return
+        }
+        // Where the mask cannot be read, others get nothing.
+        let mask = currentMask() ?? 0o077
+        isNarrowed = folder & mask & 0o070 != 0
+        allowed = ~(mask & 0o007) & 0o777
+    }
+}
+
+/// The process's mask for new files, read without changing it for a moment, as `umask` would for all threads.
+private func currentMask() -> mode_t? {
+    #if canImport(Darwin)
+    return nil
+    #else
+    guard let file = fopen("/proc/self/status", "re") else { return nil }
+    defer { fclose(file) }
+    var line = [CChar](repeating: 0, count: 256)
+    while fgets(&line, Int32(line.count), file) != nil {
+        let text = line.withUnsafeBytes { String(decoding: $0.prefix { $0 > 0x20 || $0 == 0x09 }, as: UTF8.self) }
+        if text.hasPrefix("Umask:") {
+            return mode_t(text.dropFirst(6).drop { $0 == "\t" }, radix: 8)
+        }
+    }
+    return nil
+    #endif
 }
 
 #if !canImport(Darwin) && !canImport(Musl)

@@ -18,9 +18,7 @@ enum Errno {
     static let quota = EDQUOT
     static let notFolder = ENOTDIR
     static let noMemory = ENOMEM
-    static let isFolder = EISDIR
-    static let noDevice = ENXIO
-    static let notSeekable = ESPIPE
+    static let notEmpty = ENOTEMPTY
 }
 
 extension FileError {
@@ -39,7 +37,9 @@ extension StoreError {
                 "the disk of \(location) is full (\(error)); free space, or evict with tilegc gc --max-bytes",
                 cause: error)
         } else if error.isDenied {
-            self.init(.readOnly, "\(location) cannot be written by this user (\(error))", cause: error)
+            self.init(
+                .readOnly, "\(location) cannot be used so by this user (\(error)); see its owner and its mode",
+                cause: error)
         } else if error.isForeignObject {
             self.init(
                 .damaged,

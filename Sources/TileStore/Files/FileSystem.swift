@@ -47,13 +47,14 @@ package struct FileStatus: Sendable, Equatable {
 
 /// How a file is opened.
 package enum OpenMode: Sendable {
-    /// For reading; the file must exist; a link is refused (`ELOOP`).
+    /// For reading; the file must exist; a link is refused (`ELOOP`), and so are folders (`EISDIR`), pipes and devices
+    /// (`ENXIO`), by the other modes too.
     case read
     /// For reading and appending; the file must exist; a link is refused.
     case append
-    /// For reading and appending; made if absent (mode 0644).
+    /// For reading and appending; made if absent, with the rights that the cache's folder has.
     case appendCreating
-    /// For writing; must not exist yet (mode 0644).
+    /// For writing; must not exist yet.
     case createNew
 }
 
@@ -95,7 +96,7 @@ package protocol FileSystem: AnyObject, Sendable {
     func readCachedFile(
         _ path: UnsafePointer<CChar>, into buffer: UnsafeMutableRawBufferPointer
     ) throws(FileError) -> Int?
-    /// Creates a new file (must not exist) of mode 0444 with the given content, syncs it if asked, closes it.
+    /// Creates a new file (must not exist) that nobody may write, with the given content, syncs it if asked, closes it.
     /// On failure the file is removed if that can be done.
     func createFile(_ path: String, _ bytes: UnsafeRawBufferPointer, sync: Bool) throws(FileError)
 
