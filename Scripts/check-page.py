@@ -6,179 +6,134 @@
 With `network` the page takes Leaflet from its public place, which is played here: with the files in LEAFLET_DIST, if that is
 set; with wrong ones, which the browser must refuse; and with none, as without a way to the internet.
 """
-import base64
 import json
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
 
+from page_browser import Browser
+
 URL = os.environ["TILEPROXY_URL"]
-PICTURES = os.environ.get("PICTURES")
-
-
-class Browser:
-    """The DevTools protocol over two pipes: one JSON object each way, ended by NUL."""
-
-    def __init__(self, path, profile):
-        commands, self.out = os.pipe()
-        self.into, answers = os.pipe()
-
-        def arrange():
-            os.dup2(commands, 3 + 100)
-            os.dup2(answers, 4 + 100)
-            os.dup2(103, 3)
-            os.dup2(104, 4)
-            os.set_inheritable(3, True)
-            os.set_inheritable(4, True)
-
-        self.process = subprocess.Popen(
-            [path, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-             "--remote-debugging-pipe", f"--user-data-dir={profile}", "--hide-scrollbars",
-             "--disable-background-networking", "--disable-component-update", "--disable-sync", "about:blank"],
-            preexec_fn=arrange, close_fds=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        os.close(commands)
-        os.close(answers)
-        self.buffer = b""
-        self.last = 0
-        self.events = []
-        self.session = None
-        self.network = None
-        self.refused = []
-
-    def read(self, deadline):
-        while b"\0" not in self.buffer:
-            import select
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self.into], [], [], left)[0]:
-                return None
-            part = os.read(self.into, 1 << 20)
-            if not part:
-                raise SystemExit("check-page: the browser is gone")
-            self.buffer += part
-        message, self.buffer = self.buffer.split(b"\0", 1)
-        message = json.loads(message)
-        if message.get("method") == "Fetch.requestPaused":
-            self.play(message)
-        return message
-
-    def play(self, event):
-        """Answers a request to the public network in its place."""
-        name = event["params"]["request"]["url"].rsplit("/", 1)[1]
-        answer = {"requestId": event["params"]["requestId"]}
-        body = self.network(name)
-        if body is None:
-            method, answer["errorReason"] = "Fetch.failRequest", "InternetDisconnected"
-        else:
-            method, answer["responseCode"] = "Fetch.fulfillRequest", 200
-            kind = "text/css" if name.endswith("css") else "text/javascript"
-            answer["responseHeaders"] = [{"name": "Access-Control-Allow-Origin", "value": "*"},
-                                         {"name": "Content-Type", "value": kind}]
-            answer["body"] = base64.b64encode(body).decode()
-        self.last += 1
-        message = {"id": self.last, "method": method, "params": answer, "sessionId": event["sessionId"]}
-        os.write(self.out, json.dumps(message).encode() + b"\0")
-
-    def ask(self, method, _session=True, **params):
-        self.last += 1
-        number = self.last
-        message = {"id": number, "method": method, "params": params}
-        if _session and self.session:
-            message["sessionId"] = self.session
-        os.write(self.out, json.dumps(message).encode() + b"\0")
-        deadline = time.monotonic() + 60
-        while True:
-            answer = self.read(deadline)
-            if answer is None:
-                raise SystemExit(f"check-page: no answer to {method}")
-            if answer.get("id") == number:
-                if "error" in answer:
-                    raise SystemExit(f"check-page: {method}: {answer['error']}")
-                return answer["result"]
-            if "method" in answer:
-                self.events.append(answer)
-
-    def listen(self, seconds):
-        deadline = time.monotonic() + seconds
-        while (event := self.read(deadline)) is not None:
-            if "method" in event:
-                self.events.append(event)
-
-    def open(self, url, width, height, dark=False, phone=False):
-        target = self.ask("Target.createTarget", False, url="about:blank")["targetId"]
-        self.session = self.ask("Target.attachToTarget", False, targetId=target, flatten=True)["sessionId"]
-        self.events = []
-        for domain in ["Page", "Runtime", "Log", "Network"]:
-            self.ask(domain + ".enable")
-        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height,
-                 deviceScaleFactor=2 if phone else 1, mobile=phone)
-        self.ask("Emulation.setEmulatedMedia",
-                 features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
-        if self.network:
-            self.ask("Fetch.enable", patterns=[{"urlPattern": "https://unpkg.com/*"}])
-        self.ask("Page.navigate", url=url)
-        return target
-
-    def run(self, script, mayFail=False):
-        result = self.ask("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
-        if "exceptionDetails" in result:
-            if mayFail:
-                return None
-            raise SystemExit(f"check-page: {script}: {result['exceptionDetails']}")
-        return result["result"].get("value")
-
-    def until(self, what, script, seconds=40):
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            # The document may not be there yet.
-            value = self.run(script, mayFail=True)
-            if value:
-                return value
-            self.listen(0.25)
-        self.picture("failed")
-        raise SystemExit(f"check-page: waited in vain for: {what}\n{self.complaints()}")
-
-    def click(self, selector):
-        box = self.run(f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView(); "
-                       "const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()")
-        for kind in ["mousePressed", "mouseReleased"]:
-            self.ask("Input.dispatchMouseEvent", type=kind, x=box[0], y=box[1], button="left", clickCount=1)
-
-    def picture(self, name, full=False):
-        if PICTURES:
-            data = self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=full)["data"]
-            pathlib.Path(PICTURES).mkdir(parents=True, exist_ok=True)
-            (pathlib.Path(PICTURES) / f"{name}.png").write_bytes(base64.b64decode(data))
-
-    def complaints(self):
-        found = []
-        for event in self.events:
-            params = event.get("params", {})
-            if event["method"] == "Runtime.exceptionThrown":
-                found.append("exception: " + json.dumps(params["exceptionDetails"])[:400])
-            elif event["method"] == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning", "assert"):
-                found.append(params["type"] + ": " + json.dumps(params["args"])[:400])
-            elif event["method"] == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
-                entry = params["entry"]
-                if self.network and "unpkg.com" in entry.get("url", "") + entry["text"]:
-                    self.refused.append(entry["text"])
-                    continue
-                # A tile that does not exist is a 404, and that is what the source with gaps is for.
-                if "404" in entry["text"] and "/tiles/gaps/" in entry.get("url", ""):
-                    continue
-                found.append(entry["level"] + ": " + entry["text"] + " " + entry.get("url", ""))
-        return found
-
-    def close(self):
-        self.ask("Browser.close", False)
-        self.process.wait(30)
 
 
 PICTURES_SHOWN = "[...document.querySelectorAll('#map .leaflet-tile-pane img.leaflet-tile-loaded')]" \
     ".filter((i) => i.naturalWidth === 256).length"
+
+
+CELLS = "[...document.querySelectorAll('.cell:not([hidden])')]"
+TOLD = "[...document.querySelectorAll('.cell:not([hidden]) i')].every((i) => i.textContent !== '…')"
+POPUP = "document.querySelector('.leaflet-popup-content') && document.querySelector('.leaflet-popup-content').textContent"
+ASKED = "performance.getEntriesByType('resource').filter((e) => e.name.includes('states.json')).length"
+
+
+def middle(browser, selector):
+    """The middle of the first such element that a click there would reach."""
+    return browser.run(f"""(() => {{
+        for (const e of document.querySelectorAll({json.dumps(selector)})) {{
+            const r = e.getBoundingClientRect(), x = r.x + r.width / 2, y = r.y + r.height / 2;
+            const top = document.elementFromPoint(x, y);
+            if (top && (top === e || e.contains(top))) return [x, y];
+        }}
+        return null;
+    }})()""")
+
+
+def stays(browser, script):
+    """Whether something is still so after the page has asked for states twice more, as it does every two seconds."""
+    before = browser.run(ASKED)
+    browser.until("two more looks at the states", f"{ASKED} >= {before} + 2")
+    return browser.run(script)
+
+
+def focus(browser, check, theme):
+    """Goes through the page with Tab: each stop must be seen, by the pixels in and around it."""
+    wanted = {"a source": "#switch [aria-checked=true]", "the switch of the cache state": "#shade",
+              "light or dark": "#theme", "the map": "#map", "zooming in": ".leaflet-control-zoom-in",
+              "a link": "footer a"}
+    browser.run("document.activeElement.blur(); window.scrollTo(0, 0)")
+    plain = {what: browser.pixels(selector) for what, selector in wanted.items()}
+    seen = {}
+    for _ in range(24):
+        browser.press("Tab")
+        for what, selector in wanted.items():
+            if what not in seen and browser.run(f"document.activeElement.matches({json.dumps(selector)})"):
+                pixels, edge = browser.pixels(selector)
+                changed = sum(sum(abs(a - b) for a, b in zip(*pair)) > 60 for pair in zip(plain[what][0], pixels))
+                seen[what] = len(pixels) == len(plain[what][0]) and changed >= edge
+                browser.picture(f"7-focus-{theme}-" + what.replace(" ", "-"))
+    for what in wanted:
+        check(f"{theme}, {what}: the focus is seen", seen.get(what, False))
+
+
+def keyboard(browser, check):
+    """Sources, map and details without a mouse."""
+    chosen = "document.querySelector('#switch [aria-checked=true]').dataset.source"
+    focused = "document.activeElement.dataset.source"
+    browser.run("document.querySelector('#switch [aria-checked=true]').focus()")
+    browser.press("Home")
+    check("one source is a stop for Tab", browser.run(
+        "[...document.querySelectorAll('#switch button')].filter((b) => b.tabIndex === 0).length") == 1)
+    for key, name in [("ArrowRight", "gaps"), ("ArrowDown", "folder"), ("ArrowLeft", "gaps"), ("End", "deep"),
+                      ("ArrowRight", "world"), ("ArrowUp", "deep"), ("Home", "world")]:
+        browser.press(key)
+        check(f"{key} chooses {name}", browser.run(f"[{chosen}, {focused}]") == [name, name])
+    browser.until("its cells", f"document.querySelectorAll('.cell').length >= 8 && {TOLD}")
+    browser.run("document.getElementById('map').focus()")
+    browser.press("Enter")
+    browser.until("details by Enter", f"({POPUP} || '').includes('world/')")
+    check("the details are said", browser.run("document.getElementById('said').textContent").startswith("world/"))
+    check("details by Enter stay", stays(browser, f"({POPUP} || '').includes('world/')"))
+    browser.picture("8-details-by-keyboard")
+    browser.press("Escape")
+    browser.until("Escape closes them", f"!({POPUP})")
+
+
+def overzoom(browser, check):
+    """Past a source's last zoom, around the antimeridian, and where the world is shown more than once."""
+    browser.click("#switch [data-source=deep]")
+    browser.run("document.getElementById('map').focus()")
+
+    def zoom(key, levels):
+        for wanted in levels:
+            browser.press(key)
+            browser.until(f"cells of zoom {wanted}", "!document.querySelector('.leaflet-zoom-anim') && "
+                          f"{CELLS}.length && {CELLS}.every((c) => +c.dataset.tile.split('/')[0] === {wanted})")
+
+    zoom("+", range(4, 9))
+    browser.until("states past the last zoom", f"{TOLD} && document.querySelectorAll('.cell.is-fresh').length >= 4")
+    check("past the last zoom cells say what they are made from", browser.run(
+        f"{CELLS}.every((c) => c.textContent.includes('from zoom 5'))"))
+    browser.picture("9-overzoom")
+    browser.click_at(*middle(browser, ".cell.is-fresh"))
+    browser.until("what a tile is made from", f"({POPUP} || '').includes('made fromdeep/5/')")
+    browser.press("Escape")
+
+    browser.run("document.getElementById('map').focus()")
+    zoom("-", range(7, 0, -1))
+    browser.until("states at zoom 1", TOLD)
+    check("a tile that is shown twice says its state twice", browser.run(
+        f"{CELLS}.length > new Set({CELLS}.map((c) => c.dataset.tile)).size"))
+    browser.picture("9-two-worlds")
+
+    columns = f"new Set({CELLS}.map((c) => +c.dataset.tile.split('/')[1]))"
+    for level in range(2, 9):
+        zoom("+", [level])
+        for _ in range(40):
+            if browser.run(f"{columns}.has(0) && {columns}.has({2 ** level - 1})"):
+                break
+            browser.press("ArrowLeft" if browser.run(f"Math.min(...{columns}) < {2 ** level // 2 - 2}") else "ArrowRight")
+            browser.listen(0.4)
+    check("the map is at the antimeridian", browser.run(f"{columns}.has(0) && {columns}.has(255)"))
+    browser.until("states at the antimeridian", TOLD)
+    browser.run("performance.clearResourceTimings()")
+    check("there both sides are asked for, and not all between", stays(browser, f"""
+        performance.getEntriesByType('resource').filter((e) => e.name.includes('states.json')).every((e) => {{
+            const [first, last] = new URL(e.name).searchParams.get('x').split('-').map(Number);
+            return last - first < 16;
+        }})"""))
+    browser.picture("9-antimeridian")
 
 
 def states(browser):
@@ -230,7 +185,7 @@ def main():
     # A desk, light.
     browser.open(URL + "/", 1360, 860)
     browser.until("tiles of the first source", f"{PICTURES_SHOWN} >= 8")
-    check("three sources to choose from", browser.run("document.querySelectorAll('#switch button').length") == 3)
+    check("four sources to choose from", browser.run("document.querySelectorAll('#switch button').length") == 4)
     check("the first one is chosen", browser.run(
         "document.querySelector('#switch [aria-checked=true]').dataset.source") == "world")
     browser.until("figures", "document.getElementById('requests').textContent !== '–'")
@@ -254,9 +209,14 @@ def main():
         "document.querySelector('#switch [aria-checked=true]').dataset.source") == "gaps")
     found = states(browser)
     check("fresh and absent tiles are told apart", "fresh" in found and "negative" in found)
-    browser.run("document.querySelector('.cell.is-fresh').click()")
-    browser.until("the tile's particulars", "document.querySelector('.leaflet-popup-content')"
-                  " && document.querySelector('.leaflet-popup-content').textContent.includes('gaps/')")
+    for kind in ["fresh", "negative"]:
+        place = middle(browser, f".cell.is-{kind}")
+        tile = browser.run(f"document.elementFromPoint(...{place}).closest('.cell').dataset.tile")
+        browser.click_at(*place)
+        browser.until("the tile's details", f"({POPUP} || '').includes('gaps/{tile}')")
+        check(f"the details of a {kind} tile stay", stays(browser, f"({POPUP} || '').includes('gaps/{tile}')"))
+    browser.picture("3-details")
+    browser.press("Escape")
     # Other clients, for whom there is no browser's cache.
     for _ in range(3):
         for x in range(4):
@@ -266,12 +226,17 @@ def main():
     browser.listen(2)
     browser.picture("3-gaps")
     hit = json.load(urllib.request.urlopen(URL + "/_tileproxy/stats.json"))
-    check("stats.json counts the tiles", hit["requests"] > 50 and hit["sources"][0]["hits"] > 40)
+    world = hit["sources"][0]
+    check("stats.json counts the tiles",
+          hit["requests"] > 50 and world["hits"] + world["stale"] + world["revalidated"] > 40)
     check("the page shows them", browser.run("parseFloat(document.getElementById('hit-ratio').textContent)") > 10)
 
+    keyboard(browser, check)
+    overzoom(browser, check)
     browser.run("fetch('tiles/world/2/1/1.png').then((r) => r.blob())")
     browser.click("#shade")
     browser.until("no shading", "document.querySelectorAll('.cell').length === 0")
+    focus(browser, check, "light")
     finish("desk")
 
     # Dark, and stale tiles: the sample's tiles are fresh for a short time.
@@ -285,6 +250,7 @@ def main():
             urllib.request.urlopen(f"{URL}/tiles/world/2/{x}/{y}.png").read()
     browser.until("confirmed tiles", "document.getElementById('saved').textContent !== '0\u202fB'")
     browser.picture("4-dark-stale")
+    focus(browser, check, "dark")
     browser.click("#theme")
     check("light by choice", browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(244, 245, 247)")
     browser.click("#theme")

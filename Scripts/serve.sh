@@ -4,7 +4,8 @@
 #   serve.sh              serves and says where to look
 #   serve.sh COMMAND…     serves, runs the command with TILEPROXY_URL set, and stops
 #
-# PORT chooses the proxy's port (8080; with a command a free one).
+# PORT chooses the proxy's port (8080; with a command a free one), LEAFLET where the page gets Leaflet from, PUBLIC_URL
+# how clients reach the proxy.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -45,7 +46,8 @@ origin_port=$(cat "$work/port")
 
 cat >"$work/tileproxy.yaml" <<YAML
 cache: $cache
-leaflet: ${LEAFLET:-/usr/share/javascript/leaflet}
+${LEAFLET:+leaflet: $LEAFLET}
+${PUBLIC_URL:+publicURL: $PUBLIC_URL}
 listen: 127.0.0.1:$port
 capacity: 64MiB
 sources:
@@ -63,6 +65,12 @@ sources:
     title: Folder
     template: $root/Sample/world/{z}/{x}/{y}.png
     zooms: 0-5
+    attribution: Made with Natural Earth
+  deep:
+    title: World, overzoomed
+    template: http://127.0.0.1:$origin_port/{z}/{x}/{y}.png
+    zooms: 0-5
+    overzoom: 3
     attribution: Made with Natural Earth
 YAML
 "$bin/tileproxy" serve --config "$work/tileproxy.yaml" 2>"$work/proxy.log" &

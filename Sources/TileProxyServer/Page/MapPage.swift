@@ -95,7 +95,11 @@ struct MapPage: Sendable {
           <button id="theme" class="icon" type="button" title="Light or dark" aria-label="Light or dark">◐</button>
         </header>
         <div id="place">
-          <div id="map"></div>
+          <div id="map" role="region" aria-label="Map" aria-describedby="map-keys"></div>
+          <div id="aim" aria-hidden="true"></div>
+          <p id="map-keys" class="unseen">Arrow keys move the map, plus and minus zoom. While the cache state is shown,
+            Enter describes the tile in the middle and Escape closes the description.</p>
+          <p id="said" class="unseen" role="status"></p>
           <div id="legend" hidden>
             <span class="key is-fresh">fresh</span><span class="key is-stale">stale</span>
             <span class="key is-negative">no such tile</span><span class="key is-missing">not cached</span>

@@ -158,18 +158,22 @@ extension MapPage {
           // --- map
           let map = null, layer = null, grid = null, current = null;
           const offset = (source) => (source.tileSize === 512 ? 1 : 0);
+          const note = (what) => {
+            $('note').hidden = !what;
+            $('note').textContent = what || '';
+          };
 
           function start(list) {
             $('switch').hidden = list.length === 0;
+            note('');
             if (!window.L) {
-              $('note').hidden = false;
-              $('note').textContent = 'The map library could not be loaded. Without a way to the internet, install '
-                + 'libjs-leaflet on the server. The figures work all the same.';
+              note('The map library Leaflet could not be loaded. Without a way to the internet, install '
+                + 'libjs-leaflet on the server, or name a folder with it as leaflet: in the configuration. '
+                + 'The figures work without it.');
               return;
             }
             if (list.length === 0) {
-              $('note').hidden = false;
-              $('note').textContent = 'There is no tile source to show: the proxy serves other resources alone.';
+              note('There is no tile source to show: the proxy serves only other resources.');
               return;
             }
             map = L.map('map', { worldCopyJump: true, zoomSnap: 1 });
@@ -182,17 +186,39 @@ extension MapPage {
               button.addEventListener('click', () => choose(source));
               $('switch').append(button);
             }
+            $('switch').addEventListener('keydown', (event) => step(event, list));
             const wanted = list.find((s) => '#' + s.name === location.hash);
             choose(wanted || list[0], true);
             $('shade').addEventListener('change', () => shade($('shade').checked));
             map.on('moveend', refresh);
+            map.on('click', (event) => describe(event.latlng));
+            map.getContainer().addEventListener('keydown', (event) => {
+              if (event.key === 'Enter' && event.target === event.currentTarget) describe(map.getCenter());
+            });
+          }
+
+          // As in every group of radio buttons: one stop for Tab, arrow keys choose.
+          function step(event, list) {
+            if (event.altKey || event.ctrlKey || event.metaKey) return;
+            const steps = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
+            let next = list.indexOf(current);
+            if (event.key in steps) next = (next + steps[event.key] + list.length) % list.length;
+            else if (event.key === 'Home') next = 0;
+            else if (event.key === 'End') next = list.length - 1;
+            else return;
+            event.preventDefault();
+            choose(list[next]);
+            $('switch').children[next].focus();
           }
 
           function choose(source, isFirst) {
             current = source;
             for (const button of $('switch').children) {
-              button.setAttribute('aria-checked', button.dataset.source === source.name ? 'true' : 'false');
+              const isChosen = button.dataset.source === source.name;
+              button.setAttribute('aria-checked', isChosen ? 'true' : 'false');
+              button.tabIndex = isChosen ? 0 : -1;
             }
+            map.closePopup();
             if (layer) layer.remove();
             const isPicture = source.kind === 'image' || source.kind === 'any';
             const move = offset(source);
@@ -212,11 +238,8 @@ extension MapPage {
               layer = L.tileLayer(root + 'tiles/' + encodeURIComponent(source.name) + '/{z}/{x}/{y}' + format, options);
               layer.addTo(map);
             }
-            $('note').hidden = isPicture;
-            if (!isPicture) {
-              $('note').textContent = 'These are ' + source.kind + ' tiles; this page draws pictures only, so it shows '
-                + 'where tiles are.';
-            }
+            note(isPicture ? '' : 'These are ' + source.kind + ' tiles. This page draws only pictures, so it shows '
+              + 'which tiles are cached.');
             if (source.bounds && isFirst) map.fitBounds([[source.bounds[1], source.bounds[0]], [source.bounds[3], source.bounds[2]]]);
             if (!isFirst) history_replace(source.name);
             shade($('shade').checked || !isPicture);
@@ -228,40 +251,80 @@ extension MapPage {
           }
 
           // --- shading by state
+          // The elements of each tile: a world that is shown twice has two.
           let cells = new Map();
-          const words = { fresh: 'fresh', stale: 'stale', negative: 'no such tile', missing: 'not cached', local: 'a file' };
+          const words = {
+            fresh: 'fresh', stale: 'stale', negative: 'no such tile', missing: 'not cached', local: 'a file',
+            outside: 'not served'
+          };
+          const nameOf = (z, x, y) => z + '/' + x + '/' + y;
+          // The zoom of the cells: past the source's last zoom, those of the last one are shown larger.
+          const cellZoom = () => Math.min(map.getZoom() - offset(current), current.maxzoom);
 
           function shade(on) {
             if (!map) return;
             if (grid) { grid.remove(); grid = null; }
+            map.closePopup();
             cells = new Map();
+            known = new Map();
             $('legend').hidden = !on;
+            $('place').classList.toggle('shaded', on);
             if (!on) return;
             for (const key of $('legend').children) key.hidden = (key.id === 'legend-file') !== current.local;
             const source = current, move = offset(source);
             const Grid = L.GridLayer.extend({
               createTile: function (coords) {
-                const z = coords.z - move;
+                const name = nameOf(coords.z - move, coords.x, coords.y);
                 const cell = make('div', undefined, 'cell');
-                const label = make('b', z + '/' + coords.x + '/' + coords.y);
+                cell.dataset.tile = name;
+                const label = make('b', name);
                 cell.append(label);
                 label.append(make('i', '…'));
-                cells.set(z + '/' + coords.x + '/' + coords.y, cell);
-                cell.addEventListener('click', (event) => detail(event, z, coords.x, coords.y));
+                if (!cells.has(name)) cells.set(name, new Set());
+                cells.get(name).add(cell);
+                if (known.has(name)) dress(cell, known.get(name));
                 return cell;
               }
             });
-            grid = new Grid({
+            const options = {
               tileSize: source.tileSize, minZoom: source.minzoom + move, maxNativeZoom: source.maxzoom + move,
               maxZoom: 25, pane: 'overlayPane', updateWhenZooming: false, noWrap: false
-            });
+            };
+            if (layer && layer.options.bounds) options.bounds = layer.options.bounds;
+            grid = new Grid(options);
             grid.on('tileunload', (event) => {
-              const z = event.coords.z - move;
-              cells.delete(z + '/' + event.coords.x + '/' + event.coords.y);
+              const name = event.tile.dataset.tile, twins = cells.get(name);
+              if (twins && twins.delete(event.tile) && twins.size === 0) cells.delete(name);
             });
             grid.on('load', refresh);
             grid.addTo(map);
             refresh();
+          }
+
+          // The rectangles of tiles to ask for, each small enough for one request. Around the antimeridian the first
+          // and the last columns are shown: each run of columns is asked for by itself.
+          function rectangles(z) {
+            const columns = new Set();
+            let y0 = Infinity, y1 = -1;
+            for (const name of cells.keys()) {
+              const [a, x, y] = name.split('/').map(Number);
+              if (a !== z) continue;
+              columns.add(x);
+              y0 = Math.min(y0, y);
+              y1 = Math.max(y1, y);
+            }
+            const side = 32, found = [];
+            let first = null, last = null;
+            const end = () => {
+              for (let y = y0; y <= y1; y += side) found.push([first, last, y, Math.min(y1, y + side - 1)]);
+            };
+            for (const x of [...columns].sort((a, b) => a - b)) {
+              if (first !== null && (x !== last + 1 || x - first >= side)) { end(); first = x; }
+              if (first === null) first = x;
+              last = x;
+            }
+            if (first !== null) end();
+            return found;
           }
 
           let known = new Map(), asking = false, again = false;
@@ -269,23 +332,24 @@ extension MapPage {
             if (!grid || cells.size === 0) return;
             if (asking) { again = true; return; }
             asking = true;
-            const source = current;
-            let z = -1, x0 = Infinity, x1 = -1, y0 = Infinity, y1 = -1;
-            for (const key of cells.keys()) {
-              const [a, b, c] = key.split('/').map(Number);
-              if (a > z) { z = a; x0 = y0 = Infinity; x1 = y1 = -1; }
-              if (a === z) { x0 = Math.min(x0, b); x1 = Math.max(x1, b); y0 = Math.min(y0, c); y1 = Math.max(y1, c); }
+            const source = current, z = cellZoom();
+            // While one zooms fast, Leaflet leaves cells of other zooms behind, enlarged.
+            for (const twins of cells.values()) {
+              for (const cell of twins) cell.hidden = Number(cell.dataset.tile.split('/')[0]) !== z;
             }
             try {
-              const side = 32;
-              for (let x = x0; x <= x1; x += side) {
-                for (let y = y0; y <= y1; y += side) {
-                  const answer = await fetch(own + 'states.json?source=' + encodeURIComponent(source.name) + '&z=' + z
-                    + '&x=' + x + '-' + Math.min(x1, x + side - 1) + '&y=' + y + '-' + Math.min(y1, y + side - 1));
-                  if (!answer.ok) continue;
-                  const states = await answer.json();
-                  if (current !== source) break;
-                  for (const tile of states.tiles) paint(z, tile);
+              for (const [x0, x1, y0, y1] of rectangles(z)) {
+                const answer = await fetch(own + 'states.json?source=' + encodeURIComponent(source.name) + '&z=' + z
+                  + '&x=' + x0 + '-' + x1 + '&y=' + y0 + '-' + y1);
+                if (!answer.ok) continue;
+                const states = await answer.json();
+                if (current !== source) break;
+                const told = new Map(states.tiles.map((tile) => [nameOf(z, tile.x, tile.y), tile]));
+                for (let x = x0; x <= x1; x++) {
+                  for (let y = y0; y <= y1; y++) {
+                    const name = nameOf(z, x, y);
+                    paint(name, told.get(name) || { x, y, state: 'outside' });
+                  }
                 }
               }
             } catch (error) { /* the live mark says it */ }
@@ -293,53 +357,89 @@ extension MapPage {
             if (again) { again = false; refresh(); }
           }
 
-          function paint(z, tile) {
-            const key = z + '/' + tile.x + '/' + tile.y;
-            known.set(key, tile);
-            if (known.size > 4000) known = new Map([[key, tile]]);
-            const cell = cells.get(key);
-            if (!cell) return;
-            cell.className = cell.className.replace(/ ?is-\w+/g, '') + ' is-' + tile.state;
-            let note = words[tile.state];
-            if (tile.ttl !== undefined) {
-              note += tile.ttl > 0 ? ', ' + span(tile.ttl) + ' left' : ' since ' + span(tile.ttl);
-            }
-            cell.querySelector('i').textContent = note;
+          function paint(name, tile) {
+            if (known.size > 4000) known = new Map();
+            known.set(name, tile);
+            for (const cell of cells.get(name) || []) dress(cell, tile);
+            if (opened && opened.name === name && opened.popup.isOpen()) fill();
           }
 
-          function detail(event, z, x, y) {
-            const tile = known.get(z + '/' + x + '/' + y);
-            if (!tile) return;
-            const table = make('table');
-            const row = (name, value) => {
-              const line = make('tr');
-              line.append(make('td', name), make('td', value));
-              table.append(line);
-            };
-            row('tile', current.name + '/' + z + '/' + x + '/' + y);
-            row('state', words[tile.state]);
+          function dress(cell, tile) {
+            cell.className = cell.className.replace(/ ?is-\w+/g, '') + ' is-' + tile.state;
+            let line = words[tile.state];
+            if (tile.ttl !== undefined) {
+              line += tile.ttl > 0 ? ', ' + span(tile.ttl) + ' left' : ' since ' + span(tile.ttl);
+            }
+            if (tile.from !== undefined) line += ' · from zoom ' + tile.from;
+            cell.querySelector('i').textContent = line;
+          }
+
+          // --- one tile's details, for a click and for Enter
+          let opened = null;
+
+          function describe(place) {
+            if (!grid) return;
+            const z = cellZoom(), count = 2 ** z;
+            const point = map.project(place, z + offset(current)).divideBy(current.tileSize).floor();
+            const x = ((point.x % count) + count) % count, y = point.y;
+            if (z < current.minzoom || y < 0 || y >= count) return;
+            const popup = L.popup().setLatLng(place);
+            opened = { name: nameOf(z, x, y), z, x, y, popup, said: '' };
+            fill();
+            popup.openOn(map);
+            // The map is moved once, so that the popup is seen; later changes of its text leave the map alone.
+            popup.options.autoPan = false;
+            const tile = known.get(opened.name);
+            text('said', current.name + '/' + opened.name + ': ' + (tile ? words[tile.state] : 'not known yet'));
+          }
+
+          function fill() {
+            const { name, z, x, y, popup } = opened, tile = known.get(name) || {};
+            const rows = [['tile', current.name + '/' + name]];
+            const row = (title, value) => rows.push([title, value]);
+            // The other rows describe the tile that it is made from.
+            if (tile.from !== undefined) {
+              const scale = 2 ** (z - tile.from);
+              row('made from', current.name + '/' + nameOf(tile.from, Math.floor(x / scale), Math.floor(y / scale)));
+            }
+            row('state', words[tile.state] || 'not known yet');
             if (tile.size !== undefined) row('size', bytes(tile.size));
             if (tile.age !== undefined) row('age', span(tile.age));
             if (tile.ttl !== undefined) row(tile.ttl > 0 ? 'fresh for' : 'stale for', span(tile.ttl));
             if (tile.blob) row('blob', tile.blob + '…');
-            L.popup({ autoPan: false }).setLatLng(map.mouseEventToLatLng(event)).setContent(table).openOn(map);
+            const said = JSON.stringify(rows);
+            if (said === opened.said) return;
+            opened.said = said;
+            const table = make('table');
+            for (const [title, value] of rows) {
+              const line = make('tr');
+              line.append(make('td', title), make('td', value));
+              table.append(line);
+            }
+            popup.setContent(table);
           }
 
           // --- life
           let started = false;
           async function poll() {
-            let isLive = false;
+            let problem = 'no connection';
             try {
               const answer = await fetch(own + 'stats.json', { cache: 'no-store' });
               if (answer.ok) {
                 const stats = await answer.json();
-                isLive = true;
+                problem = '';
                 if (!started) { started = true; start(stats.sources); }
                 show(stats);
+              } else {
+                problem = 'HTTP ' + answer.status;
               }
-            } catch (error) { /* said below */ }
-            $('live').classList.toggle('off', !isLive);
-            text('live', isLive ? 'live' : 'no connection');
+            } catch (error) { /* there is no answer, or it breaks off */ }
+            $('live').classList.toggle('off', !!problem);
+            text('live', problem || 'live');
+            if (problem && !started) {
+              note('The figures and the list of sources cannot be read (' + problem + '): a server in front of '
+                + 'tileproxy must pass /_tileproxy/ on to it, for everybody who may see this page.');
+            }
           }
           const rest = () => new Promise((resolve) => setTimeout(resolve, 2000));
           (async () => {

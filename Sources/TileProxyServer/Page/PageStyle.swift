@@ -24,7 +24,7 @@ extension MapPage {
         * { box-sizing: border-box; }
         html, body { height: 100%; margin: 0; }
         body {
-          background: var(--bg); color: var(--ink); display: grid; grid-template: auto 1fr / 1fr 400px;
+          background: var(--bg); color: var(--ink); display: grid; grid-template: auto 1fr / minmax(0, 1fr) 400px;
           font: 14px/1.45 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif;
         }
         header {
@@ -52,7 +52,22 @@ extension MapPage {
         .live.off::before { background: var(--missing); }
         .icon { border: 1px solid var(--line); background: none; color: var(--ink); border-radius: 8px; width: 32px;
           height: 30px; cursor: pointer; font-size: 15px; line-height: 1; }
-        button:focus-visible, input:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
+        :focus-visible { outline: 3px solid var(--accent); outline-offset: 2px; }
+        /* The group scrolls and so cuts off what lies outside of it: the ring is inside. */
+        .switch button:focus-visible { outline-offset: -3px; }
+        .switch button[aria-checked="true"]:focus-visible { outline-color: var(--card); outline-offset: -4px; }
+        /* Leaflet's own controls are white in both themes. Some versions set outline: none on them at each key. */
+        .leaflet-container a:focus-visible { outline: 3px solid #0b6a73 !important; outline-offset: -3px; }
+        /* The map fills its place: the ring lies over its tiles. */
+        #map:focus-visible { outline: none; }
+        #map:focus-visible::after { content: ""; position: absolute; inset: 0; z-index: 900; pointer-events: none;
+          border: 4px solid var(--accent); box-shadow: inset 0 0 0 2px var(--card); }
+        #aim { display: none; position: absolute; left: 50%; top: 50%; width: 22px; height: 22px; margin: -11px;
+          z-index: 450; pointer-events: none; border: 3px solid var(--accent); border-radius: 50%;
+          box-shadow: 0 0 0 2px var(--card), inset 0 0 0 2px var(--card); }
+        .shaded #map:focus-visible ~ #aim { display: block; }
+        .unseen { position: absolute; width: 1px; height: 1px; margin: 0; overflow: hidden; clip-path: inset(50%);
+          white-space: nowrap; }
         #place { position: relative; min-height: 0; min-width: 0; }
         #map { position: absolute; inset: 0; background: var(--map); z-index: 0; }
         #note { position: absolute; inset: auto 12px 28px 12px; z-index: 500; background: var(--card);
@@ -103,7 +118,7 @@ extension MapPage {
         .leaflet-popup-content td:first-child { color: #5c6673; }
         @media (max-width: 820px) {
           html, body { height: auto; }
-          body { grid-template: auto 58vh auto / 1fr; }
+          body { grid-template: auto 58vh auto / minmax(0, 1fr); }
           main { border-left: 0; border-top: 1px solid var(--line); overflow: visible; }
           header { gap: 8px 12px; }
           h1 small { display: none; }

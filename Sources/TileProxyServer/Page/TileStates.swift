@@ -19,13 +19,16 @@ struct TileStates: Encodable {
         var size: Int?
         /// The first digits of its blob's name: equal tiles have equal ones.
         var blob: String?
+        /// For a tile past the source's last zoom: the zoom of the tile that it is made from, which the other fields
+        /// describe.
+        var from: Int?
     }
 
     var source: String
     var z: Int
     var tiles: [Tile]
 
-    /// So many tiles at most are told of at once.
+    /// The most tiles in one answer.
     static let limit = 1024
 
     /// What a query asks for.
@@ -60,31 +63,49 @@ struct TileStates: Encodable {
 
     /// Looks the tiles up.
     ///
-    /// Costs about a microsecond a tile.
+    /// Costs about a microsecond a tile; past the source's last zoom, at most that for each level of overzoom.
     init(_ query: Query, _ source: ServedSource, store: TileStore, now: HTTPDate) throws {
         self.source = query.source
         z = query.z
         tiles = []
         for y in query.y {
-            // What is made from lower zooms is not a tile of its own.
-            for x in query.x where source.covers(z: query.z, x: x, y: y) && !source.overzooms(query.z) {
-                guard !source.configuration.isLocal else {
-                    tiles.append(Tile(x: x, y: y, state: "local"))
-                    continue
-                }
-                let entry = try store.entry(for: try source.tiles.key(z: query.z, x: x, y: y))
-                tiles.append(Self.tile(x, y, entry, now))
+            for x in query.x where source.covers(z: query.z, x: x, y: y) {
+                tiles.append(try Self.tile(query.z, x, y, source, store, now))
             }
         }
     }
 
-    private static func tile(_ x: Int, _ y: Int, _ entry: TileEntry?, _ now: HTTPDate) -> Tile {
-        guard let entry else { return Tile(x: x, y: y, state: "missing") }
+    private static func tile(
+        _ z: Int, _ x: Int, _ y: Int, _ source: ServedSource, _ store: TileStore, _ now: HTTPDate
+    ) throws -> Tile {
+        guard source.overzooms(z) else {
+            guard !source.configuration.isLocal else { return Tile(x: x, y: y, state: "local") }
+            return tile(x, y, try store.entry(for: try source.tiles.key(z: z, x: x, y: y)), now)
+        }
+        let last = source.tiles.zooms.upperBound
+        guard !source.configuration.isLocal else { return Tile(x: x, y: y, state: "local", from: last) }
+        // In the order in which the proxy asks: what is known to be absent leads to the next lower zoom.
+        var found = Tile(x: x, y: y, state: "missing", from: last)
+        let candidates = Overzoom.candidates(
+            for: try TileAddress(z: z, x: x, y: y), within: source.tiles.zooms,
+            maximumDepth: source.tiles.overzoom.levels)
+        for ancestor in candidates.map(\.ancestor) {
+            let key = try source.tiles.key(z: ancestor.z, x: ancestor.x, y: ancestor.y)
+            let next = tile(x, y, try store.entry(for: key), now, from: ancestor.z)
+            if next.state != "negative" { return next }
+            if found.state != "negative" { found = next }
+        }
+        return found
+    }
+
+    private static func tile(_ x: Int, _ y: Int, _ entry: TileEntry?, _ now: HTTPDate, from: Int? = nil) -> Tile {
+        guard let entry else { return Tile(x: x, y: y, state: "missing", from: from) }
         let freshness = StoredFreshness(entry.metadata)
         let isFresh = freshness.isFresh(at: now) && !entry.metadata.response.noCache
         return Tile(
             x: x, y: y, state: !isFresh ? "stale" : entry.blob == nil ? "negative" : "fresh",
             age: freshness.age(at: now), ttl: freshness.expires.seconds(since: now),
-            size: entry.blob == nil ? nil : entry.size, blob: entry.blob.map { String($0.description.prefix(12)) })
+            size: entry.blob == nil ? nil : entry.size, blob: entry.blob.map { String($0.description.prefix(12)) },
+            from: from)
     }
 }

@@ -72,6 +72,42 @@ struct PageTests {
     }
 
     @Test
+    func tilesPastTheLastZoomHaveTheStateOfTheTileThatTheyAreMadeFrom() throws {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("states-\(UUID())").path
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        let store = try TileStore(at: folder)
+        var configuration = try SourceConfiguration(argument: "osm=https://h/{z}/{x}/{y}.png")
+        (configuration.zooms, configuration.overzoom) = (0...2, 2)
+        let source = try ServedSource(configuration, index: 0)
+        let now = Timestamp(seconds: 1_700_000_000)
+        func put(_ z: Int, _ x: Int, _ body: String?, _ lifetime: Int64) throws {
+            let metadata = TileMetadata(
+                response: ResponseFields(status: body == nil ? 404 : 200), storedAt: now,
+                expires: now.adding(seconds: lifetime))
+            _ = try store.put(
+                body.map { Data($0.utf8) }, for: try TileKey(source: "osm", z: z, x: x, y: 0), metadata: metadata)
+        }
+        try put(2, 0, "sea", 60)
+        try put(2, 1, "land", -10)
+        // Known to be absent: the next one above has the picture, or is known to be absent too.
+        try put(2, 2, nil, 60)
+        try put(1, 1, "wide", 60)
+        try put(2, 3, nil, -10)
+        func states(_ query: String) throws -> [TileStates.Tile] {
+            let query = try #require(TileStates.Query(query))
+            return try TileStates(query, source, store: store, now: HTTPDate(seconds: now.seconds)).tiles
+        }
+        let tiles = try states("source=osm&z=3&x=0-7&y=0")
+        #expect(tiles.map(\.state) == ["fresh", "fresh", "stale", "stale", "fresh", "fresh", "stale", "stale"])
+        #expect(tiles.map(\.from) == [2, 2, 2, 2, 1, 1, 2, 2])
+        #expect(tiles[0].size == 3 && tiles[0].blob?.count == 12 && tiles[4].size == 4)
+        #expect(try states("source=osm&z=4&x=0&y=0-4").map(\.state) == ["fresh", "fresh", "fresh", "fresh", "missing"])
+        #expect(try states("source=osm&z=2&x=0-2&y=0").map(\.from) == [nil, nil, nil])
+        #expect(try states("source=osm&z=5&x=0&y=0").isEmpty, "past what overzoom reaches")
+        try store.close()
+    }
+
+    @Test
     func tileJSONDescribesASource() throws {
         var source = try SourceConfiguration(argument: "osm=https://h/{z}/{x}/{y}.png?key=s3cret")
         source.zooms = 2...9
