@@ -155,9 +155,9 @@ final class Reloader: Sendable {
     }
 
     private func changeLimits(_ new: ProxyConfiguration, _ old: ProxyConfiguration) {
-        guard new.capacity != old.capacity || new.entries != old.entries, let capacity = new.capacity else { return }
-        do {
-            try parts.tiles.cache.store.setLimits(StoreLimits(capacity: capacity, entryLimit: new.entries))
-        } catch { logger.error("the limits could not be set", metadata: ["error": "\(error)"]) }
+        guard new.capacity != old.capacity || new.entries != old.entries else { return }
+        do { try new.setLimits(of: parts.tiles.cache.store, logger) } catch {
+            logger.error("the limits could not be set", metadata: ["error": "\(error)"])
+        }
     }
 }

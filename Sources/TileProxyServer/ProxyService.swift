@@ -49,6 +49,7 @@ package struct ProxyService: Sendable {
         do throws(ConfigError) {
             table = try SourceTable(configuration)
             try configuration.checkCertificateAuthorities()
+            try configuration.checkLeaflet()
             log = try configuration.accessLog.map { wanted throws(ConfigError) in try AccessLog(wanted) }
         } catch { throw Failure(status: 64, message: error.description) }
         for warning in table.warnings { logger.warning("\(warning)") }
@@ -58,7 +59,8 @@ package struct ProxyService: Sendable {
         let running: HTTPServer
         do { running = try await parts.start(connections: connectionLimit(descriptors)) } catch {
             throw Failure(
-                status: 74, message: "cannot listen on \(configuration.host):\(configuration.port): \(error)")
+                status: 74,
+                message: "cannot listen on \(configuration.host):\(configuration.port): \(Self.reason(of: error))")
         }
         logger.notice(
             "listening",
@@ -82,11 +84,13 @@ package struct ProxyService: Sendable {
 
     private func openStore() throws -> TileStore {
         var settings = StoreConfiguration()
-        settings.capacity = configuration.capacity
-        settings.entryLimit = configuration.entries
         settings.memoryTierBytes = configuration.memoryBytes
         settings.durability = configuration.isDurable ? .durable : .relaxed
-        do { return try TileStore(at: configuration.cache ?? "", configuration: settings) } catch {
+        do {
+            let store = try TileStore(at: configuration.cache ?? "", configuration: settings)
+            try configuration.setLimits(of: store, logger)
+            return store
+        } catch {
             guard let error = error as? StoreError else { throw error }
             let isNoCache = [.noSuchCache, .notACache, .unknownFormat].contains(error.code)
             throw Failure(status: isNoCache ? 66 : 74, message: error.message)
@@ -117,6 +121,17 @@ package struct ProxyService: Sendable {
                 }
                 source.resume()
             }
+        }
+    }
+
+    /// Why the system does not let it listen.
+    private static func reason(of error: any Error) -> String {
+        switch error {
+        case let error as IOError where error.errnoCode == EADDRINUSE:
+            "another program listens there; choose another port, or 0 for any that is free"
+        case let error as IOError: String(cString: strerror(error.errnoCode))
+        case is SocketAddressError.UnknownHost: "there is no such host"
+        default: "\(error)"
         }
     }
 

@@ -38,9 +38,9 @@ package struct ProxyConfiguration: Hashable, Sendable {
     package var host = "127.0.0.1"
     package var port = 8080
     package var threads = 1
-    /// Bytes on disk; `nil` keeps what the cache has.
+    /// Bytes on disk; `nil` keeps the cache's own limit.
     package var capacity: Int?
-    /// Entries; `nil` keeps what the cache has.
+    /// Entries; `nil` derives the limit from ``capacity``, or keeps the cache's own if that is `nil` too.
     package var entries: Int?
     package var memoryBytes = 64 << 20
     package var isDurable = false
@@ -51,10 +51,10 @@ package struct ProxyConfiguration: Hashable, Sendable {
     package var certificateAuthorities: String?
     /// Whether the page and the figures it shows are served.
     package var hasPage = true
-    /// The folder with Leaflet's files, for the page's map.
+    /// The folder with Leaflet's files, for the page's map, or `network` for unpkg.com.
     ///
-    /// `network` for its public place; where the folder has no such files, the same.
-    package var leaflet = LeafletFiles.debianFolder
+    /// `nil` for Debian's folder if Leaflet is installed there, else unpkg.com. A folder that is named must have the files.
+    package var leaflet: String?
     /// Whether the figures for Prometheus are served.
     package var hasMetrics = true
     package var accessLog: AccessLog?
@@ -106,6 +106,7 @@ package struct ProxyConfiguration: Hashable, Sendable {
         compare("upstreams", \.routes)
         compare("page") { [$0.hasPage, $0.hasMetrics] }
         compare("leaflet", \.leaflet)
+        compare("log.level", \.logLevel)
         compare("log.format", \.logFormat)
         compare("accessLog") { [$0.accessLog?.path ?? "", "\(String(describing: $0.accessLog?.format))"] }
         return keys

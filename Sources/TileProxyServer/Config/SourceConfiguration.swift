@@ -97,6 +97,16 @@ package struct SourceConfiguration: Hashable, Sendable {
         return isOne && !path.contains("{") ? path : nil
     }
 
+    /// The folder of its files, as far as no placeholder is part of it, if it is not there.
+    var missingFolder: String? {
+        guard isLocal, archivePath == nil else { return nil }
+        let start = templateURL.prefix { $0 != "{" }
+        guard let slash = start.lastIndex(of: "/"),
+            let folder = URL(string: String(start[...slash]))?.path(percentEncoded: false)
+        else { return nil }
+        return FileManager.default.fileExists(atPath: folder) ? nil : folder
+    }
+
     /// The zooms that the source has, where nobody says which.
     var ownZooms: ClosedRange<Int> { zooms ?? 0...22 }
 
@@ -137,7 +147,7 @@ package struct SourceConfiguration: Hashable, Sendable {
         // A path is no URL: what would be read as one is encoded.
         return "file://"
             + path.replacing("%", with: "%25").replacing("?", with: "%3F")
-            .replacing("#", with: "%23")
+            .replacing("#", with: "%23").replacing(" ", with: "%20")
     }
 
     /// The source as the library has it; for one that is no archive.

@@ -24,7 +24,7 @@ package final class AdminService: Sendable {
         self.statistics = statistics
         hasMetrics = configuration.hasMetrics
         ownsRoot = !configuration.routes.contains { $0.prefix.isEmpty }
-        leaflet = configuration.hasPage ? LeafletFiles(folder: configuration.leaflet) : nil
+        leaflet = configuration.hasPage ? LeafletFiles(configuration) : nil
         let place: MapPage.Leaflet = leaflet == nil ? .network : .own
         let hasPage = configuration.hasPage
         rootPage = hasPage ? MapPage(leaflet: place, own: "_tileproxy/", root: "") : nil

@@ -49,7 +49,10 @@ package final class ServedSource: Sendable {
             tiles = try given.source(or: fail)
             tiles.prepare = { request, key in request.headerFields[.tileKey] = key.description }
             description = MapDescription()
-            warnings = []
+            warnings =
+                given.missingFolder.map {
+                    ["source \(given.name): there is no folder \($0): its tiles are 404 until there is"]
+                } ?? []
         }
         self.configuration = configuration
         self.tiles = tiles

@@ -4,6 +4,7 @@ import Testing
 import TileCache
 import TileCacheTesting
 import TileStore
+import TileStoreTesting
 
 @testable import TileProxyServer
 
@@ -180,12 +181,96 @@ struct ConfigTests {
     }
 
     @Test
+    func aLeafletFolderWithoutLeafletIsAnErrorAndNotTheNetwork() throws {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("leaflet-\(UUID())")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        for path in ["/nowhere/leaflet", folder.path, "\"\""] {
+            let configuration = try Self.read("leaflet: \(path)")
+            let error = try #require(throws: ConfigError.self) { try configuration.checkLeaflet() }
+            #expect(error.description.hasPrefix("configuration: leaflet: "))
+            #expect(error.description.contains("has no leaflet.js"))
+            #expect(throws: Never.self) { try Self.read("page: false\nleaflet: \(path)").checkLeaflet() }
+        }
+        for name in ["leaflet.js", "leaflet.css"] {
+            try Data("x".utf8).write(to: folder.appendingPathComponent(name))
+        }
+        let configuration = try Self.read("leaflet: \(folder.path)")
+        try configuration.checkLeaflet()
+        #expect(LeafletFiles(configuration)?.files.count == 2)
+        try ProxyConfiguration().checkLeaflet()
+        try Self.read("leaflet: network").checkLeaflet()
+        #expect(try LeafletFiles(Self.read("leaflet: network")) == nil)
+    }
+
+    @Test
+    func aFolderOfTilesThatIsNotThereIsAWarning() throws {
+        let here = FileManager.default.temporaryDirectory.path
+        for (template, isThere) in [
+            ("\(here)/{z}/{x}/{y}.png", true), ("/nowhere at all/{z}/{x}/{y}.png", false),
+            ("file:///nowhere%20at%20all/t-{z}/{x}/{y}.png", false), ("https://h/{z}/{x}/{y}.png", true),
+        ] {
+            let source = try ServedSource(SourceConfiguration(argument: "w=" + template), index: 0)
+            #expect(source.warnings.isEmpty == isThere, "\(template)")
+            if !isThere { #expect(source.warnings.first?.contains("there is no folder /nowhere at all/") == true) }
+        }
+    }
+
+    @Test
+    func aFolderOfTilesMayHaveASpaceInItsName() async throws {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("my tiles-\(UUID())")
+        defer { try? FileManager.default.removeItem(at: folder) }
+        try FileManager.default.createDirectory(
+            at: folder.appendingPathComponent("0/0"), withIntermediateDirectories: true)
+        try TileLab.png("sea").write(to: folder.appendingPathComponent("0/0/0.png"))
+        try await TileLab.with("world=\(folder.path)/{z}/{x}/{y}.png") { lab in
+            let answer = try await lab.get("/tiles/world/0/0/0.png")
+            #expect(answer.status == 200 && answer.body == TileLab.png("sea"))
+        }
+    }
+
+    @Test
+    func theConfigurationsLimitsAreSaidWhereTheyReplaceThoseOfTilegcLimit() throws {
+        let clock = ManualClock()
+        let files = SimulatedFileSystem(SimulatedDisk(clock: clock))
+        let store = try TileStore(environment: clock.environment(files), configuration: StoreConfiguration())
+        defer { store.simulateKill() }
+        let messages = Messages()
+        let configuration = try Self.read("cache: /c\ncapacity: 20MiB")
+        try configuration.setLimits(of: store, messages.logger)
+        #expect(try store.limits().capacity == 20 << 20)
+        #expect(messages.notices.isEmpty, "a new cache has none to replace")
+        try store.setLimits(StoreLimits(capacity: 10 << 20))
+        try ProxyConfiguration().setLimits(of: store, messages.logger)
+        #expect(try store.limits().capacity == 10 << 20 && messages.notices.isEmpty, "none are configured")
+        try configuration.setLimits(of: store, messages.logger)
+        try configuration.setLimits(of: store, messages.logger)
+        #expect(try store.limits().capacity == 20 << 20)
+        #expect(messages.notices.count == 1 && messages.notices[0].contains("replaces the cache's limits"))
+        #expect(messages.notices.first?.contains("10485760 bytes") == true)
+        #expect(messages.notices.first?.contains("20971520 bytes") == true)
+    }
+
+    @Test
+    func aLimitOnEntriesAloneIsSetToo() throws {
+        let known = StoreLimits(capacity: 1 << 30, entryLimit: 7)
+        func limits(_ yaml: String) throws -> StoreLimits { try Self.read(yaml).limits(over: known) }
+        #expect(try limits("entries: 5") == StoreLimits(capacity: 1 << 30, entryLimit: 5))
+        #expect(try limits("capacity: 1MiB\nentries: 5") == StoreLimits(capacity: 1 << 20, entryLimit: 5))
+        #expect(try limits("capacity: 1MiB") == StoreLimits(capacity: 1 << 20))
+        #expect(try limits("threads: 1") == known)
+    }
+
+    @Test
     func whatNeedsANewStartIsSaid() throws {
         let old = try Self.read("cache: /c\nthreads: 1\nsources:\n  a: {template: \"http://h/{z}/{x}/{y}\"}")
         let new = try Self.read(
             "cache: /d\nthreads: 2\nlisten: 81\nsources:\n  b: {template: \"http://h/{z}/{x}/{y}\"}")
         #expect(new.needingRestart(from: old) == ["cache", "listen", "threads"])
         #expect(old.needingRestart(from: old) == [])
+        let louder = try Self.read(
+            "cache: /c\nthreads: 1\nlog: {level: debug}\nsources:\n  a: {template: \"http://h/{z}/{x}/{y}\"}")
+        #expect(louder.needingRestart(from: old) == ["log.level"])
     }
 
     @Test(

@@ -11,6 +11,9 @@ final class Messages: Sendable {
     /// What was logged as an error or worse.
     var errors: [String] { lines.withLock { $0.filter { $0.level >= .error }.map(\.text) } }
 
+    /// What was logged as a notice.
+    var notices: [String] { lines.withLock { $0.filter { $0.level == .notice }.map(\.text) } }
+
     private struct Handler: LogHandler {
         let messages: Messages
         var metadata: Logger.Metadata = [:]

@@ -1,0 +1,35 @@
+import Logging
+import TileStore
+
+extension ProxyConfiguration {
+    /// The lasting limits that the cache has under this configuration.
+    ///
+    /// - Parameter known: The limits that it has now.
+    func limits(over known: StoreLimits) -> StoreLimits {
+        guard capacity != nil || entries != nil else { return known }
+        return StoreLimits(
+            capacity: capacity ?? known.capacity, entryLimit: entries ?? (capacity == nil ? known.entryLimit : nil))
+    }
+
+    /// Sets the cache's lasting limits, and logs which ones were replaced: `tilegc limit` may have set them.
+    ///
+    /// Blocks.
+    /// - Throws: `StoreError`.
+    func setLimits(of store: TileStore, _ logger: Logger) throws {
+        let known = try store.limits()
+        let limits = limits(over: known)
+        guard limits != known else { return }
+        if known != StoreLimits(capacity: nil) {
+            logger.notice(
+                "the configuration replaces the cache's limits (capacity, entries)",
+                metadata: [
+                    "was": "\(Self.description(of: known))", "now": "\(Self.description(of: limits))",
+                ])
+        }
+        try store.setLimits(limits)
+    }
+
+    private static func description(of limits: StoreLimits) -> String {
+        "\(limits.capacity.map { "\($0) bytes" } ?? "no limit on bytes"), \(limits.entryLimit) entries"
+    }
+}
