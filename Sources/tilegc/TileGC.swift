@@ -46,6 +46,7 @@ struct TileGC: AsyncParsableCommand {
         } catch {
             // Help and the version are "errors" that succeed; the rest are the parser's own.
             guard exitCode(for: error) != .success else { exit(withError: error) }
+            if let message = unknownCommand { fail(Failure(.usage, message)) }
             fail(Failure(.usage, "\(message(for: error)) (see '\(helpCommand)')"))
         }
     }
@@ -55,6 +56,17 @@ struct TileGC: AsyncParsableCommand {
         let names = configuration.subcommands.compactMap { $0.configuration.commandName }
         let command = CommandLine.arguments.dropFirst().first { names.contains($0) }
         return command.map { "tilegc help \($0)" } ?? "tilegc --help"
+    }
+
+    /// What to say if the first word is no command.
+    private static var unknownCommand: String? {
+        let names = configuration.subcommands.compactMap { $0.configuration.commandName } + ["help"]
+        guard let word = CommandLine.arguments.dropFirst().first, !word.hasPrefix("-"), !names.contains(word) else {
+            return nil
+        }
+        let near = names.map { ($0, distance($0, word)) }.filter { $0.1 <= 2 }.min { $0.1 < $1.1 }
+        return "there is no command '\(word.printable)'" + (near.map { "; did you mean '\($0.0)'?" } ?? "")
+            + " ('tilegc --help' lists the commands)"
     }
 
     private static func fail(_ failure: Failure) -> Never {

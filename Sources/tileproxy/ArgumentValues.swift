@@ -11,6 +11,16 @@ enum ArgumentValues {
         return size
     }
 
+    /// A whole number within a range.
+    static func number(_ range: ClosedRange<Int>) -> @Sendable (String) throws -> Int {
+        { text in
+            guard let number = Int(text), range.contains(number) else {
+                throw ValidationError("expected a whole number from \(range.lowerBound) to \(range.upperBound)")
+            }
+            return number
+        }
+    }
+
     /// `NAME=TEMPLATE`.
     static func source(_ text: String) throws -> SourceConfiguration {
         do throws(ConfigError) { return try SourceConfiguration(argument: text) } catch {

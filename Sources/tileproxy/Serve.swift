@@ -14,7 +14,7 @@ struct Serve: AsyncParsableCommand {
             input/output error, a port in use included.
             """)
 
-    @Option(help: "The cache's folder; it is made if it is missing.")
+    @Option(help: ArgumentHelp("The cache's folder; it is made if it is missing.", valueName: "dir"))
     var cache: String?
 
     @Option(help: ArgumentHelp("A configuration file; see Examples/tileproxy.yaml.", valueName: "file"))
@@ -23,15 +23,22 @@ struct Serve: AsyncParsableCommand {
     @Option(help: "The address to listen on (default: 127.0.0.1).")
     var host: String?
 
-    @Option(help: "The port to listen on; 0 for any that is free (default: 8080).")
+    @Option(
+        help: "The port to listen on; 0 for any that is free (default: 8080).",
+        transform: ArgumentValues.number(0...65535))
     var port: Int?
 
     @Option(
-        name: .customLong("max-bytes"), help: "Sets the cache's capacity, such as 200MB or 1.5GiB.",
+        name: .customLong("max-bytes"),
+        help: ArgumentHelp(
+            "Sets the cache's lasting capacity, such as 200MB or 1.5GiB, over what tilegc limit has set.",
+            valueName: "size"),
         transform: ArgumentValues.size)
     var maxBytes: Int?
 
-    @Option(help: "Bytes of hot responses to keep in memory (default: 64MiB).", transform: ArgumentValues.size)
+    @Option(
+        help: ArgumentHelp("Bytes of hot tiles to keep in memory (default: 64MiB).", valueName: "size"),
+        transform: ArgumentValues.size)
     var memory: Int?
 
     @Option(
@@ -57,7 +64,7 @@ struct Serve: AsyncParsableCommand {
             valueName: "file"))
     var certificateAuthorities: String?
 
-    @Option(help: "Event loops; each is a thread (default: 1).")
+    @Option(help: "Event loops; each is a thread (default: 1).", transform: ArgumentValues.number(1...64))
     var threads: Int?
 
     @Option(
@@ -66,9 +73,9 @@ struct Serve: AsyncParsableCommand {
     var accessLog: String?
 
     func validate() throws {
-        if let port, !(0...65535).contains(port) { throw ValidationError("--port must be 0 to 65535") }
-        if let threads, !(1...64).contains(threads) { throw ValidationError("--threads must be 1 to 64") }
-        if cache == nil, config == nil { throw ValidationError("--cache DIR is missing") }
+        if cache == nil, config == nil {
+            throw ValidationError("say where the cache is (--cache DIR), or name a configuration file (--config FILE)")
+        }
     }
 
     /// The file's word, and over it the flags'.

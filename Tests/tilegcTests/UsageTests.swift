@@ -87,6 +87,90 @@ struct UsageTests {
         #expect(absent.messages.contains("404"))
     }
 
+    /// The changelog's newest version.
+    private func newestVersion() throws -> String {
+        var root = URL(fileURLWithPath: #filePath)
+        for _ in 0..<3 { root.deleteLastPathComponent() }
+        let text = try String(contentsOf: root.appendingPathComponent("CHANGELOG.md"), encoding: .utf8)
+        let line = try #require(text.split(separator: "\n").first { $0.hasPrefix("## ") })
+        return String(try #require(line.dropFirst(3).split { $0 == "," || $0 == " " }.first))
+    }
+
+    @Test func bothToolsNameTheVersionOfTheChangelog() throws {
+        let version = try newestVersion()
+        for program in [Child.tilegc, Child.tileproxy] {
+            let name = URL(fileURLWithPath: program).lastPathComponent
+            let outcome = try Child(["--version"], of: program).wait()
+            #expect(outcome.status == 0)
+            #expect(outcome.text == "\(name) \(version)\n")
+        }
+    }
+
+    @Test(arguments: [
+        (["nonsense"], "nonsense"), (["serve"], "--cache DIR"), (["serve", "--cache", "c"], "nothing to serve"),
+        (["serve", "--cache", "c", "--port", "many"], "from 0 to 65535"),
+        (["serve", "--cache", "c", "--port", "65536"], "from 0 to 65535"),
+        (["serve", "--cache", "c", "--threads", "0"], "from 1 to 64"),
+        (["serve", "--cache", "c", "--max-bytes", "1XB"], "200MB"),
+        (["serve", "--cache", "c", "--source", "osm"], "NAME=TEMPLATE"),
+        (["serve", "--cache", "c", "--upstream", "fonts"], "[NAME:]PREFIX=BASEURL"),
+        (["serve", "--config", "/nowhere/tileproxy.yaml"], "/nowhere/tileproxy.yaml"),
+    ])
+    func wrongUsageOfTheProxyIsRefusedInOneLine(_ arguments: [String], _ named: String) throws {
+        let outcome = try Child(arguments, of: Child.tileproxy).wait()
+        #expect(outcome.status == 64)
+        #expect(outcome.output.isEmpty)
+        #expect(outcome.messages.hasPrefix("tileproxy: "))
+        #expect(outcome.messages.contains(named))
+        #expect(outcome.messages.split(separator: "\n").count == 1)
+    }
+
+    @Test func aProxyWithoutTheLeafletItWasToldToUseDoesNotStart() throws {
+        let scratch = try Scratch()
+        try scratch.write(
+            Data(
+                "cache: \(scratch("cache"))\nlisten: 127.0.0.1:0\nleaflet: /nowhere\nupstreams: [/=http://127.0.0.1:9]"
+                    .utf8), to: "tileproxy.yaml")
+        let outcome = try Child(["serve", "--config", scratch("tileproxy.yaml")], of: Child.tileproxy).wait()
+        #expect(outcome.status == 64)
+        #expect(outcome.messages.contains("leaflet: /nowhere has no leaflet.js"))
+        #expect(!FileManager.default.fileExists(atPath: scratch("cache")))
+    }
+
+    @Test func aMisspeltSourceIsSaidAndNotAnEmptyAnswer() throws {
+        let scratch = try Scratch()
+        try Sample.make(at: scratch("cache"))
+        let arguments = [
+            ["ls", "--source", "omsk"], ["rm", "--source", "omsk"], ["rm", "--source", "omsk", "--dry-run"],
+            ["expire", "--source", "omsk"], ["coverage", "--source", "omsk", "--zoom", "2"], ["show", "omsk/2/0/0"],
+            ["cat", "omsk/2/0/0"],
+        ]
+        for arguments in arguments {
+            let outcome = try Child([arguments[0], scratch("cache")] + arguments.dropFirst()).wait()
+            #expect(
+                outcome.messages
+                    == "tilegc: the cache has nothing of a source named omsk; it has osm, styles, terrain\n")
+            #expect(outcome.status == (["ls", "rm", "expire"].contains(arguments[0]) ? 0 : 66))
+        }
+        let narrow = try tilegc("ls", scratch("cache"), "--source", "osm", "--zoom", "9")
+        #expect(narrow.status == 0 && narrow.messages == "tilegc: no entry is selected\n")
+        let far = try tilegc("coverage", scratch("cache"), "--source", "osm", "--zoom", "9", "--json")
+        #expect(
+            far.status == 0 && far.messages.contains("nothing of osm is cached at zoom 9; its tiles have zooms 2 to 3"))
+        let pinned = try tilegc("rm", scratch("cache"), "--key", "osm/2/3/3")
+        #expect(pinned.messages.contains("--pinned removes those too"))
+        let format = try tilegc("show", scratch("cache"), "osm/2/0/0.png")
+        #expect(format.status == 66 && format.messages.contains("osm/2/0/0.png is not in the cache, but osm/2/0/0 is"))
+    }
+
+    @Test(arguments: [("limt", "'limit'"), ("list", "'tilegc --help'"), ("hlep", "'help'")])
+    func aMisspeltCommandIsCalledACommand(_ word: String, _ hint: String) throws {
+        let outcome = try tilegc(word, "cache")
+        #expect(outcome.status == 64)
+        #expect(outcome.messages.contains("there is no command '\(word)'"))
+        #expect(outcome.messages.contains(hint))
+    }
+
     @Test(.enabled(if: FileManager.default.fileExists(atPath: "/dev/full")))
     func aFullDiskBehindStandardOutputIsAnError() throws {
         let scratch = try Scratch()

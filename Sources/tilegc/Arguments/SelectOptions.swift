@@ -43,6 +43,12 @@ struct SelectOptions: ParsableArguments {
         source == nil && zoom == nil && bbox == nil && !stale && unusedFor == nil && key.isEmpty
     }
 
+    /// What to say where no entry is selected.
+    func nothingSelected(in store: TileStore) throws -> String {
+        if let source, let complaint = try store.complaint(about: source) { return complaint }
+        return isEmpty ? "the cache has no entries" : "no entry is selected"
+    }
+
     /// The same for the store.
     var selection: EntrySelection {
         var selection = EntrySelection()

@@ -17,7 +17,7 @@ struct Cat: ParsableCommand {
 
     func run() throws {
         let store = try cache.openForReading()
-        guard let entry = try store.entry(for: key.key) else { throw key.missing }
+        guard let entry = try store.entry(for: key.key) else { throw try key.missing(in: store) }
         guard let blob = entry.blob else {
             throw Failure(
                 .noInput,
@@ -29,7 +29,7 @@ struct Cat: ParsableCommand {
             let output = StandardOutput()
             try output.write(data)
             try output.finish()
-        case .gone: throw key.missing
+        case .gone: throw try key.missing(in: store)
         case .damaged:
             throw Failure(
                 .inputOutput,

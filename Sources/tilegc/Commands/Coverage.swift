@@ -49,10 +49,14 @@ struct Coverage: ParsableCommand {
 
     func run() throws {
         let store = try cache.openForReading()
-        guard try store.statistics().sources.contains(where: { $0.name == source }) else {
-            throw Failure(.noInput, "the cache has nothing of a source named \(source)")
-        }
+        if let complaint = try store.complaint(about: source) { throw Failure(.noInput, complaint) }
         let map = try self.map(of: store)
+        if map.missing == map.area.count {
+            let zooms = try store.statistics().sources.first { $0.name == source }?.zooms
+            Message.print(
+                "nothing of \(source) is cached \(bbox == nil ? "" : "in this box ")at zoom \(zoom)"
+                    + (zooms.map { "; its tiles have zooms \($0.lowerBound) to \($0.upperBound)" } ?? ""))
+        }
         try store.close()
         if let png { try write(CoveragePicture(map), to: png) }
         let output = StandardOutput()

@@ -18,6 +18,9 @@ struct Expire: ParsableCommand {
     func run() throws {
         let store = try cache.open()
         let expired = try store.expire(select.selection)
+        if expired == 0, let source = select.select.source, let complaint = try store.complaint(about: source) {
+            Message.print(complaint)
+        }
         try store.close()
         let output = StandardOutput()
         if report.json {

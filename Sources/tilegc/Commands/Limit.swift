@@ -10,6 +10,9 @@ struct Limit: ParsableCommand {
             The limits are part of the cache: every process that uses it keeps them, and what is over them is evicted \
             at once. They count what no region pins. Unless --entries was ever given, the entry limit follows the \
             capacity: one entry for each 2 KiB, at least 100,000.
+
+            A tileproxy whose configuration names capacity or entries (or that is started with --max-bytes) sets these \
+            limits again at its next start: change them there too.
             """)
 
     @OptionGroup var cache: CacheArgument

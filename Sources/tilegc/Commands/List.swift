@@ -22,14 +22,17 @@ struct List: ParsableCommand {
         let store = try cache.openForReading()
         let output = StandardOutput()
         let now = EntryReport.now
+        var isEmpty = true
         do {
             try store.forEachEntry(in: .key, where: select.selection) { entry in
+                isEmpty = false
                 let row = EntryReport(entry: entry, now: now)
                 if report.json { try output.line(.object(row.fields)) } else { try output.line(row.line) }
                 if output.isClosed { throw ReaderGone() }
             }
         } catch is ReaderGone {}
         try output.finish()
+        if isEmpty { Message.print(try select.nothingSelected(in: store)) }
         try store.close()
     }
 }

@@ -29,7 +29,7 @@ struct Remove: ParsableCommand {
             ? store.removal(of: select.selection, includingPinned: pinned)
             : store.remove(select.selection, includingPinned: pinned)
         if removal.removedEntries == 0 {
-            Message.print("no entry is selected\(pinned ? "" : " that is not pinned (--pinned takes those too)")")
+            Message.print(try nothingRemoved(in: store))
         }
         try store.close()
         let output = StandardOutput()
@@ -39,5 +39,12 @@ struct Remove: ParsableCommand {
             try output.line("\(removal.sentence(planned: dryRun)).")
         }
         try output.finish()
+    }
+
+    private func nothingRemoved(in store: TileStore) throws -> String {
+        let hasPinned = try !pinned && store.removal(of: select.selection, includingPinned: true).removedEntries > 0
+        return hasPinned
+            ? "all entries that are selected are pinned (--pinned removes those too)"
+            : try select.select.nothingSelected(in: store)
     }
 }

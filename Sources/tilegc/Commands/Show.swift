@@ -17,7 +17,7 @@ struct Show: ParsableCommand {
 
     func run() throws {
         let store = try cache.openForReading()
-        guard let entry = try store.entry(for: key.key) else { throw key.missing }
+        guard let entry = try store.entry(for: key.key) else { throw try key.missing(in: store) }
         let references = try entry.blob.map { try store.references(to: $0) } ?? 0
         let output = StandardOutput()
         let row = EntryReport(entry: entry, now: EntryReport.now)

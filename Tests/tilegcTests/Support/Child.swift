@@ -53,13 +53,17 @@ final class Child {
     private var ended: Outcome?
 
     /// The built `tilegc`: next to the test bundle.
-    static let tilegc: String = {
-        if let path = ProcessInfo.processInfo.environment["TILEGC"] { return path }
+    static let tilegc = built("tilegc", unless: "TILEGC")
+    /// The built `tileproxy`, likewise.
+    static let tileproxy = built("tileproxy", unless: "TILEPROXY")
+
+    private static func built(_ name: String, unless variable: String) -> String {
+        if let path = ProcessInfo.processInfo.environment[variable] { return path }
         let starts = [CommandLine.arguments[0]] + Bundle.allBundles.map(\.bundlePath)
         for start in starts {
             var folder = URL(fileURLWithPath: start).deletingLastPathComponent()
             for _ in 0..<6 {
-                let candidate = folder.appendingPathComponent("tilegc").path
+                let candidate = folder.appendingPathComponent(name).path
                 var isFolder: ObjCBool = false
                 if FileManager.default.fileExists(atPath: candidate, isDirectory: &isFolder), !isFolder.boolValue,
                     FileManager.default.isExecutableFile(atPath: candidate)
@@ -69,8 +73,8 @@ final class Child {
                 folder.deleteLastPathComponent()
             }
         }
-        return "tilegc"
-    }()
+        return name
+    }
 
     /// Starts a program.
     ///
