@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
-# Opens the page in a real browser without a window: switches layers, zooms, shades tiles by state, in light and dark, on
-# a desk and on a phone; fails on errors in the console. Skips where there is no Chromium. PICTURES=folder keeps pictures.
+# Opens the page in a real browser without a window: switches layers, zooms, shades tiles by state, with mouse and
+# keyboard, in light and dark, on a desk and on a phone; fails on errors in the console. Then does so behind nginx, with
+# the configuration of Docs/operations.md. Skips where there is no Chromium, and the last part where there is no nginx.
+# PICTURES=folder keeps pictures.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+export PYTHONDONTWRITEBYTECODE=1
 browser=""
 for name in chromium chromium-browser google-chrome; do
     if command -v "$name" >/dev/null 2>&1; then
@@ -14,5 +17,19 @@ if [ -z "$browser" ]; then
     echo "check-page: skipped, there is no chromium here (Debian: apt-get install chromium libjs-leaflet)"
     exit 0
 fi
+if [ ! -e /usr/share/javascript/leaflet ]; then
+    echo "check-page: skipped, there is no Leaflet here (Debian: apt-get install libjs-leaflet)"
+    exit 0
+fi
 Scripts/serve.sh python3 Scripts/check-page.py "$browser"
-LEAFLET=network NO_BUILD=1 Scripts/serve.sh python3 Scripts/check-page.py "$browser" network
+export NO_BUILD=1
+LEAFLET=network Scripts/serve.sh python3 Scripts/check-page.py "$browser" network
+
+# nginx is in no ordinary user's PATH on Debian.
+PATH=$PATH:/usr/sbin
+if ! command -v nginx >/dev/null 2>&1; then
+    echo "check-page: the page behind nginx is not checked, there is no nginx here (Debian: apt-get install nginx-light)"
+    exit 0
+fi
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+PUBLIC_URL=https://tiles.example.org:$port Scripts/serve.sh python3 Scripts/check-nginx.py "$browser" "$port"
