@@ -29,6 +29,21 @@ struct UpstreamTLSTests {
         }
     }
 
+    /// One set of TLS settings serves all origins; the scheme of each decides.
+    @Test
+    func aPlainOriginBesideASecureOneIsSpokenToInPlainHTTP() async throws {
+        let plain = try await LocalOrigin.start { _ in LocalAnswer(.ok, text: "plain") }
+        try await withOrigin { origin, certificate in
+            try await withProxy(
+                nil, routes: ["/secure=https://localhost:\(origin.port)", "/plain=http://127.0.0.1:\(plain.port)"],
+                configure: { $0.certificateAuthorities = certificate.path }
+            ) { proxy async throws in
+                #expect(try proxy.ask("GET", "/plain/a").text == "plain")
+                #expect(try proxy.ask("GET", "/secure/a").text == "secret")
+            }
+        }
+    }
+
     @Test
     func aCertificateThatNobodyVouchesForIsRefused() async throws {
         try await withOrigin { origin, _ in

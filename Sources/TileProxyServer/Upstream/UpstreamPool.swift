@@ -19,7 +19,7 @@ package final class UpstreamPool {
 
     /// Makes a pool; no connection is opened yet.
     ///
-    /// - Parameter tls: For an `https` origin.
+    /// - Parameter tls: Used for an `https` origin only. Without it such an origin counts as unreachable.
     package init(origin: Origin, limits: UpstreamLimits, loop: any EventLoop, tls: NIOSSLContext?) {
         self.origin = origin
         self.limits = limits
@@ -59,7 +59,9 @@ package final class UpstreamPool {
     private func open() {
         connecting += 1
         startSweeping()
-        let (origin, limits, tls) = (origin, limits, tls)
+        let (origin, limits) = (origin, limits)
+        // The scheme decides: one context serves all origins of a proxy, and plain ones among them must not get TLS.
+        let tls = origin.isSecure ? tls : nil
         let bound = NIOLoopBound(self, eventLoop: loop)
         let made = ClientBootstrap(group: loop)
             .connectTimeout(limits.connect)
@@ -67,7 +69,8 @@ package final class UpstreamPool {
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
                     let pipeline = channel.pipeline.syncOperations
-                    if let tls {
+                    if origin.isSecure {
+                        guard let tls else { throw UpstreamFailure.unreachable("TLS is not set up") }
                         // Server names are names: an address has none.
                         let isAddress = (try? SocketAddress(ipAddress: origin.host, port: 0)) != nil
                         try pipeline.addHandler(
