@@ -1,5 +1,6 @@
 import NIOCore
 import NIOHTTP1
+import NIOSSL
 import TileStore
 
 #if canImport(Glibc)
@@ -141,6 +142,10 @@ final class OriginConnection: ChannelInboundHandler {
             after(gate) { $0.run(rest) }
         case .close:
             context.close(promise: nil)
+        case .cut:
+            // From below the TLS handler, which would say goodbye.
+            let below = try? context.pipeline.syncOperations.context(handlerType: NIOSSLServerHandler.self)
+            (below ?? context).close(promise: nil)
         case .reset:
             // Without lingering, the system drops what is unsent and breaks the connection off.
             (context.channel as? any SocketOptionProvider)?

@@ -12,6 +12,8 @@ package enum RawStep: Sendable {
     case wait(Gate)
     /// Closes the connection in good order.
     case close
+    /// Closes the connection without a close_notify where it is encrypted, as somebody in the middle could.
+    case cut
     /// Breaks the connection off with a TCP reset.
     case reset
     /// Does nothing any more; the connection stays open until the client closes it.

@@ -80,7 +80,7 @@ struct ResponseParser {
         }
     }
 
-    /// The connection has ended: that completes only a body that had no other end.
+    /// The origin has ended the connection in order: that completes only a body that had no other end.
     mutating func ended() -> Event? {
         isReusable = false
         switch state {

@@ -17,7 +17,13 @@ final class UpstreamConnection: ChannelDuplexHandler {
     private var input = ByteBuffer()
     private var readIsPending = false
     private var isDelivering = false
+    /// Nothing more will come.
     private var inputEnded = false
+    /// The origin has ended its side in order: with a FIN, and over TLS with a close_notify before it.
+    ///
+    /// Only that completes a body whose end is the connection's (RFC 9112 §9.8). A reset, a write error and a FIN without
+    /// close_notify do not.
+    private var endedInOrder = false
     private var writableCallbacks: [() -> Void] = []
     private var deadline = NIODeadline.distantFuture
     private(set) var usedBefore = false
@@ -111,7 +117,23 @@ final class UpstreamConnection: ChannelDuplexHandler {
         context.fireChannelInactive()
     }
 
-    func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        if !inputEnded {
+            inputEnded = true
+            deliver()
+        }
+        context.close(promise: nil)
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if case .some(.inputClosed) = event as? ChannelEvent, !inputEnded {
+            (inputEnded, endedInOrder) = (true, true)
+            // In a pause, what has come is handed on later, and the end after it.
+            deliver()
+            if call == nil { context.close(promise: nil) }
+        }
+        context.fireUserInboundEventTriggered(event)
+    }
 
     func read(context: ChannelHandlerContext) {
         if wantsInput { context.read() } else { readIsPending = true }
@@ -179,7 +201,7 @@ final class UpstreamConnection: ChannelDuplexHandler {
     }
 
     private func endOfInput(_ call: UpstreamCall) {
-        if case .end(let trailers) = parser?.ended() {
+        if endedInOrder, case .end(let trailers) = parser?.ended() {
             finish(call, trailers)
             return
         }

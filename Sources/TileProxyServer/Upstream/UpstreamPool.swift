@@ -66,6 +66,8 @@ package final class UpstreamPool {
         let made = ClientBootstrap(group: loop)
             .connectTimeout(limits.connect)
             .channelOption(.tcpOption(.tcp_nodelay), value: 1)
+            // An orderly end is then an event of its own, which a reset does not cause.
+            .channelOption(.allowRemoteHalfClosure, value: true)
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
                     let pipeline = channel.pipeline.syncOperations

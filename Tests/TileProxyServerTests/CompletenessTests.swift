@@ -1,0 +1,114 @@
+import HTTPTypes
+import NIOCore
+import NIOPosix
+import Testing
+import TileCache
+import TileCacheTesting
+import TileStore
+
+@testable import TileProxyServer
+
+/// Which bodies are complete where only the end of the connection ends them (RFC 9112 §8, §9.8).
+@Suite(.timeLimit(.minutes(30)), .serialized, .ownThreads)
+struct CompletenessTests {
+    private static let endless = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\n\r\nhalf"
+    private static let whole = reply("200 OK", ["Cache-Control: max-age=60"], "whole")
+
+    @Test
+    func aBodyThatAResetCutsOffIsNeitherCompletedNorStored() async throws {
+        let gate = Gate()
+        let origin = try ScriptedOrigin { request, wire in
+            guard request.number == 1 else {
+                wire.send(Self.whole)
+                return true
+            }
+            wire.send(Self.endless)
+            gate.wait()
+            wire.resetsAtItsEnd()
+            return false
+        }
+        try await withProxy(origin) { proxy async throws in
+            let wire = try proxy.connect()
+            wire.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+            #expect(wire.take(through: "half") != nil)
+            gate.open()
+            #expect(!String(decoding: wire.takeAll(), as: UTF8.self).contains("0\r\n\r\n"))
+            #expect(try proxy.ask().text == "whole")
+        }
+    }
+
+    /// The same for a client that is not reading just then: what has come is handed on first, and the end after it.
+    @Test
+    func aBodyThatAResetCutsOffInAPauseIsNotCompletedLater() async throws {
+        let body = String(repeating: "x", count: 24 << 20)
+        let origin = try ScriptedOrigin { _, wire in
+            wire.send("HTTP/1.1 200 OK\r\n\r\n" + body)
+            wire.resetsAtItsEnd()
+            return false
+        }
+        try await withProxy(origin) { proxy async throws in
+            let wire = try proxy.connect()
+            wire.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+            let text = wire.takeAll().suffix(7)
+            #expect(!text.elementsEqual("\r\n0\r\n\r\n".utf8))
+        }
+    }
+
+    @Test(arguments: [false, true])
+    func aBodyThatEndsInOrderIsCompleteAndStored(isSecure: Bool) async throws {
+        guard let certificate = try TestCertificate() else { return print("no openssl command: not tested") }
+        let origin = try await LocalOrigin.start(certificate: isSecure ? certificate : nil) { _ in
+            .raw(.text("HTTP/1.1 200 OK\nCache-Control: max-age=60\n\nwhole"), .close)
+        }
+        try await withProxy(
+            nil, routes: ["/=\(origin.url)"], configure: { $0.certificateAuthorities = certificate.path }
+        ) { proxy async throws in
+            for _ in 0..<2 {
+                let answer = try proxy.ask()
+                #expect(answer.text == "whole" && answer.isComplete)
+            }
+            #expect(origin.requests.count == 1)
+        }
+    }
+
+    @Test
+    func aBodyThatEndsWithoutCloseNotifyIsNeitherCompletedNorStored() async throws {
+        guard let certificate = try TestCertificate() else { return print("no openssl command: not tested") }
+        let count = Locked(0)
+        let origin = try await LocalOrigin.start(certificate: certificate) { _ in
+            let number = count.withLock { count in
+                count += 1
+                return count
+            }
+            guard number == 1 else { return LocalAnswer(.ok, [.cacheControl: "max-age=60"], text: "whole") }
+            return .raw(.text("HTTP/1.1 200 OK\nCache-Control: max-age=60\n\nhalf"), .cut)
+        }
+        try await withProxy(
+            nil, routes: ["/=https://localhost:\(origin.port)"],
+            configure: { $0.certificateAuthorities = certificate.path }
+        ) { proxy async throws in
+            #expect(try !proxy.ask().isComplete)
+            #expect(try proxy.ask().text == "whole")
+        }
+    }
+
+    @Test
+    func aTileThatAResetCutsOffIsTruncated() async throws {
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        let origin = try await LocalOrigin.start { _ in .raw(.text("HTTP/1.1 200 OK\n\nhalf"), .reset) }
+        let transport = LoopTransport(group: group, connectionsPerHost: 4, other: NoTransport())
+        for _ in 0..<20 {
+            await #expect(throws: TransportError.self) {
+                try await transport.send(TransportRequest(head: origin.request("/"), timeout: .seconds(300)))
+            }
+        }
+        await transport.shutdown()
+        try await group.shutdownGracefully()
+    }
+
+    private struct NoTransport: TileTransport {
+        func send(_ request: TransportRequest) async throws(TransportError) -> TransportResponse {
+            throw TransportError(.unsupported, "not asked for")
+        }
+    }
+}
