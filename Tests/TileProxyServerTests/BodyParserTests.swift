@@ -83,6 +83,7 @@ struct BodyParserTests {
         ("HTTP/1.1 200 OK\r\n\r\nabc", "200 - abc closed"),
         ("HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\na", "200 1 a closed"),
         ("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\na", "200 1 a closed"),
+        ("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\na", "200 1 a kept"),
         ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab", "200 3 ab incomplete"),
         ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab", "200 - ab incomplete"),
         ("HTTP/1.1 103 x\r\nLink: a\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "103 200 0 kept"),
@@ -90,6 +91,13 @@ struct BodyParserTests {
     ])
     func aResponseEndsWhereItsFramingSays(text: String, expected: String) throws {
         #expect(try response(text, ends: true) == expected)
+    }
+
+    /// RFC 9112 §6.1.
+    @Test
+    func anOriginThatSendsChunksInOneDotZeroIsNotAskedAgainOnThatConnection() throws {
+        let text = "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n"
+        #expect(try response(text) == "200 - a closed")
     }
 
     @Test(arguments: [

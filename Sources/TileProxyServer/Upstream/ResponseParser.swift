@@ -114,6 +114,8 @@ struct ResponseParser {
         if line.minor == 48 || raw.has("close", in: .connection) {
             isReusable = line.minor == 48 && raw.has("keep-alive", in: .connection)
         }
+        // Whoever speaks HTTP/1.0 and sends chunks is not to be trusted with another request (RFC 9112 §6.1).
+        if line.minor == 48, raw.contains(.transferEncoding) { isReusable = false }
         let length = try frame(raw, status: line.status)
         return .head(response, length: length)
     }
