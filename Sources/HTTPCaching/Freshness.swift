@@ -80,6 +80,16 @@ public struct Freshness: Hashable, Sendable {
     public var date: HTTPDate?
     /// The numbers to keep.
     public var stored: StoredFreshness
+
+    /// Whether the origin itself says that the response may be reused for some time without asking it.
+    ///
+    /// Neither a guess nor what the cache's owner adds counts, nor a lifetime of 0, nor `no-cache`.
+    public var isExplicit: Bool {
+        switch source {
+        case .sharedMaxAge, .maxAge, .expires: lifetime > 0 && !stored.noCache
+        case .heuristic, .defaultLifetime, .minimumLifetime, .none: false
+        }
+    }
 }
 
 extension CachePolicy {

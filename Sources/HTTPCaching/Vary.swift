@@ -33,6 +33,11 @@ public enum Vary: Hashable, Sendable {
         self = names.isEmpty ? .none : .fields(names.sorted { $0.canonicalName < $1.canonicalName })
     }
 
+    /// The names of the fields; none for ``any`` too.
+    public var names: [HTTPField.Name] {
+        if case .fields(let names) = self { names } else { [] }
+    }
+
     /// The fields of a request that chose the response; what a cache has to keep to compare later requests with.
     public func selectingFields(of request: HTTPFields) -> HTTPFields {
         guard case .fields(let names) = self else { return HTTPFields() }

@@ -59,7 +59,7 @@ enum Invalidations {
             let fresh = policy.freshen(
                 candidate.response, with: response, to: request.httpRequest, requestedAt: now, receivedAt: now)
             let stored = fresh.response
-            switch OriginDecision.Update(fresh.storability) {
+            switch OriginDecision.Update(fresh, of: candidate) {
             case .refresh:
                 let metadata = entry(status: stored.status, fields: stored.fields, freshness: stored.freshness)
                 return .refresh(candidate, metadata)

@@ -23,8 +23,11 @@ enum OriginDecision: Sendable {
         /// It must not stay.
         case remove
 
-        init(_ storability: Storability) {
-            switch storability {
+        init(_ fresh: FreshenedResponse, of candidate: Candidate) {
+            switch fresh.storability {
+            case .store where mustNotKeepCookies(of: fresh.response.fields, fresh.freshness):
+                // The cookie is for the client that brought the confirmation, and takes nothing from others.
+                self = candidate.response.fields.contains(.setCookie) ? .remove : .leave
             case .store: self = .refresh
             // A client's wish and a client's credentials are no reason to take from others what they may have.
             case .doNotStore(.requestNoStore), .doNotStore(.authorization): self = .leave
@@ -74,7 +77,7 @@ enum OriginDecision: Sendable {
             let fresh = policy.freshen(
                 candidate.response, with: response, to: request.httpRequest, requestedAt: requestedAt,
                 receivedAt: receivedAt)
-            return .confirmed(fresh.response, Update(fresh.storability))
+            return .confirmed(fresh.response, Update(fresh, of: candidate))
         }
     }
 
@@ -83,20 +86,29 @@ enum OriginDecision: Sendable {
         _ receivedAt: HTTPDate
     ) -> StoreIntent? {
         guard policy.storability(of: response, to: request.httpRequest).isStorable else { return nil }
-        var names: [HTTPField.Name] = []
-        if case .fields(let found) = Vary(response.headerFields) { names = found }
-        let freshness = policy.freshness(of: response, requestedAt: requestedAt, receivedAt: receivedAt).stored
+        let names = Vary(response.headerFields).names
+        let found = policy.freshness(of: response, requestedAt: requestedAt, receivedAt: receivedAt)
+        var fields = policy.fieldsToStore(response.headerFields)
+        guard !mustNotKeepCookies(of: fields, found) else { return nil }
+        let freshness = found.stored
         // What is stale at once and cannot be asked about would be written for nothing.
         let isAskable = !Validators(response.headerFields, now: receivedAt).isEmpty
         let isUsableStale =
             !freshness.noCache && !freshness.mustRevalidate
             && (freshness.staleWhileRevalidate > 0 || freshness.staleIfError > 0)
         guard isAskable || freshness.expires > receivedAt || isUsableStale else { return nil }
-        var fields = policy.fieldsToStore(response.headerFields)
         // A recipient with a clock adds what is missing (RFC 9110 §6.6.1).
         if !fields.contains(.date) { fields[.date] = receivedAt.description }
         return StoreIntent(fields: fields, freshness: freshness, vary: names)
     }
+}
+
+/// Whether a response with these fields to store sets a cookie and so must not be stored.
+///
+/// A cookie is mostly one user's. A response that sets one is stored only if the origin itself gives it a lifetime, and so
+/// says that all may have it until then (RFC 9111 §7.3). A guessed lifetime says no such thing, nor does a validator.
+private func mustNotKeepCookies(of fields: HTTPFields, _ freshness: Freshness) -> Bool {
+    fields.contains(.setCookie) && !freshness.isExplicit
 }
 
 extension OriginDecision.StoreIntent {
