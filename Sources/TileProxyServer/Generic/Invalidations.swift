@@ -60,9 +60,7 @@ enum Invalidations {
                 candidate.response, with: response, to: request.httpRequest, requestedAt: now, receivedAt: now)
             let stored = fresh.response
             switch OriginDecision.Update(fresh, of: candidate) {
-            case .refresh:
-                let metadata = entry(status: stored.status, fields: stored.fields, freshness: stored.freshness)
-                return .refresh(candidate, metadata)
+            case .refresh: return .update(candidate, stored, for: request)
             case .leave: return nil
             case .remove: return .remove([candidate.key])
             }

@@ -192,8 +192,9 @@ extension ProxyExchange: UpstreamReceiver {
         exchange?.cacheResult = .revalidated
         switch update {
         case .refresh:
-            let metadata = entry(status: stored.status, fields: stored.fields, freshness: stored.freshness)
-            perform(.refresh(candidate, metadata)) { self.confirmed(candidate, stored, isStored: true) }
+            perform(.update(candidate, stored, for: request)) {
+                self.confirmed(candidate, stored, isStored: true)
+            }
         case .leave: confirmed(candidate, stored, isStored: false)
         case .remove: perform(.remove([candidate.key])) { self.confirmed(candidate, stored, isStored: false) }
         }
@@ -214,8 +215,18 @@ extension ProxyExchange: UpstreamReceiver {
 
     /// Carries a job out on a thread that may wait, then goes on here; a failure is logged and costs nobody an answer.
     private func perform(_ job: StoreJob, then next: @escaping @Sendable () -> Void) {
-        let (keys, settings) = (keys, cache.settings)
-        cache.worker.run(on: proxy.loop) { store in
+        let (keys, settings, changes) = (keys, cache.settings, cache.changes)
+        var writing: Changes.Permit?
+        if case .move = job {
+            // A refresh is tied to the version of the entry. A move writes a response, so it needs the right to.
+            guard let permit, changes.beginWriting(permit) else {
+                next()
+                return
+            }
+            writing = permit
+        }
+        cache.worker.run(on: proxy.loop) { [writing] store in
+            defer { if let writing { changes.endWriting(writing) } }
             try job.perform(store, keys)
         } then: { result in
             if case .failure(let error) = result {

@@ -47,10 +47,27 @@ final class StoreWorker: Sendable {
 enum StoreJob: Sendable {
     /// A response, with the marker that leads to it if it varies.
     case put(primary: TileKey, OriginDecision.StoreIntent, HTTPResponse.Status, body: Data?, request: HTTPFields)
-    /// A response that was confirmed.
+    /// New metadata for a response that stays under its key.
     case refresh(Candidate, TileMetadata)
+    /// A confirmed response whose `Vary` has changed: it moves to the key that its new fields lead to.
+    case move(Candidate, from: TileKey, primary: TileKey, OriginDecision.StoreIntent, HTTPResponse.Status, HTTPFields)
     /// Responses that must not be used again.
     case remove([TileKey])
+
+    /// What brings a stored response up to date after a 304, or a 200 to HEAD, has confirmed it.
+    ///
+    /// The update may name other fields in `Vary` than those that the response was stored under. The stored bytes then
+    /// answer only requests whose fields are those of this request (RFC 9111 §4.1), so the response moves to that
+    /// variant, and its former key, which other requests lead to, is removed.
+    static func update(_ candidate: Candidate, _ stored: StoredResponse, for request: ProxyRequest) -> StoreJob {
+        let names = Vary(stored.fields).names
+        guard names != candidate.choice?.names ?? [], let primary = request.key else {
+            return .refresh(
+                candidate, entry(status: stored.status, fields: stored.fields, freshness: stored.freshness))
+        }
+        let intent = OriginDecision.StoreIntent(fields: stored.fields, freshness: stored.freshness, vary: names)
+        return .move(candidate, from: candidate.key, primary: primary, intent, stored.status, request.fields)
+    }
 
     /// Carries it out.
     func perform(_ store: TileStore, _ keys: ResourceKeys) throws {
@@ -60,6 +77,10 @@ enum StoreJob: Sendable {
         case .refresh(let candidate, let metadata):
             let version = EntryVersion(candidate.tile.entry)
             _ = try store.refresh(candidate.key, from: version, metadata: metadata)
+        case .move(let candidate, let former, let primary, let intent, let status, let request):
+            // The former key goes first: if this fails half-way, the response is fetched anew and never mistaken.
+            _ = try store.remove([former], includingPinned: true)
+            try Self.put(primary, intent, status, candidate.tile.data, request, store, keys)
         case .remove(let gone): _ = try store.remove(gone, includingPinned: true)
         }
     }
