@@ -7,7 +7,9 @@ import TileStore
 struct ProxyRequest: Sendable {
     /// The method, with all its spelling.
     var method: HTTPRequest.Method
-    /// The client's fields without those of its connection.
+    /// The client's fields that may go on to the origin.
+    ///
+    /// Not those of its connection, nor those that are no client's to set. What is not sent cannot select a variant either.
     var fields: HTTPFields
     /// What the client asks of caches.
     var asking: RequestCacheControl
@@ -24,7 +26,7 @@ struct ProxyRequest: Sendable {
     init(_ head: RequestHead, rest: String, route: ProxyRoute, keys: ResourceKeys) {
         method = HTTPRequest.Method(rawValue: head.methodText) ?? .get
         let all = head.fields.all
-        fields = all.withoutConnectionFields
+        fields = all.withoutConnectionFields.forwardable
         if method == .options, let left = head.fields.withValue(of: .maxForwards, \.decimal) ?? nil {
             fields[.maxForwards] = String(max(left, 1) - 1)
         }
@@ -63,27 +65,26 @@ struct ProxyRequest: Sendable {
         HTTPRequest(method: method, scheme: nil, authority: nil, path: target, headerFields: fields)
     }
 
-    /// The fields that go on to the origin in place of some.
-    ///
-    /// Left out besides the connection's: what names the client's connection or rewrites the request behind the cache's
-    /// back. No key and no `Vary` knows these, so an origin that heeded them could be made to poison the cache.
+    /// The fields that go on to the origin.
     static func forwarded(_ fields: HTTPFields, via: Via) -> HTTPFields {
-        var kept = HTTPFields()
-        kept.reserveCapacity(fields.count + 1)
-        for field in fields where !isUnkeyed(field.name) { kept.append(field) }
+        var kept = fields
         via.add(to: &kept)
         return kept
     }
+}
 
-    /// Fields by which intermediaries and frameworks override what the request line and `Host` say.
-    private static func isUnkeyed(_ name: HTTPField.Name) -> Bool {
+extension HTTPFields {
+    /// Without the fields that the proxy writes or answers itself, and without those of trusted fronts.
+    fileprivate var forwardable: HTTPFields {
+        var kept = HTTPFields()
+        kept.reserveCapacity(count)
+        for field in self where !isOwn(field.name) && !field.name.isForTrustedFronts { kept.append(field) }
+        return kept
+    }
+
+    private func isOwn(_ name: HTTPField.Name) -> Bool {
         switch name.canonicalName {
-        case "host", "content-length", "expect", "forwarded", "x-forwarded-for", "x-forwarded-host",
-            "x-forwarded-proto",
-            "x-forwarded-port", "x-forwarded-scheme", "x-forwarded-server", "x-forwarded-prefix", "x-forwarded-ssl",
-            "x-host", "x-original-url", "x-original-host", "x-rewrite-url", "x-http-host-override",
-            "x-http-method-override", "x-http-method", "x-method-override", "http2-settings":
-            true
+        case "host", "content-length", "expect", "http2-settings": true
         default: false
         }
     }

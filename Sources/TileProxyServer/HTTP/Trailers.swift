@@ -22,7 +22,7 @@ private func isForHeadsOnly(_ name: HTTPField.Name) -> Bool {
         "content-range", "content-location", "content-disposition", "upgrade-insecure-requests":
         true
     default:
-        name.canonicalName.hasPrefix("if-") || name.canonicalName.hasPrefix("x-forwarded-")
-            || name.canonicalName.hasSuffix("cdn-cache-control")
+        name.canonicalName.hasPrefix("if-")
+            || name.canonicalName.hasSuffix("cdn-cache-control") || name.isForTrustedFronts
     }
 }
