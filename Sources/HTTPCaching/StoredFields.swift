@@ -13,8 +13,8 @@ extension CachePolicy {
     public func fieldsToStore(_ fields: HTTPFields) -> HTTPFields {
         var dropped = connectionOptions(fields)
         let control = directives(of: fields).cacheControl
-        if stripsWhatNoCacheNames(control) { dropped += control.noCache.fieldNames }
-        if kind == .shared { dropped += control.private.fieldNames }
+        if stripsWhatNoCacheNames(control) { dropped.formUnion(control.noCache.fieldNames) }
+        if kind == .shared { dropped.formUnion(control.private.fieldNames) }
         return fields.leavingOut { name in
             name == .age || isHopByHop(name) || (dropped.contains(name) && !isIndispensable(name))
         }
@@ -48,9 +48,12 @@ extension HTTPFields {
     }
 }
 
-/// The fields that `Connection` names, at most 64 of them.
-private func connectionOptions(_ fields: HTTPFields) -> [HTTPField.Name] {
-    fields.members(of: .connection).prefix(64).compactMap { HTTPField.Name(String(decoding: $0, as: UTF8.self)) }
+/// The fields that `Connection` names: all of them, however many.
+///
+/// The limit on a head's size bounds their number.
+private func connectionOptions(_ fields: HTTPFields) -> Set<HTTPField.Name> {
+    guard fields.contains(.connection) else { return [] }
+    return Set(fields.members(of: .connection).compactMap { HTTPField.Name(String(decoding: $0, as: UTF8.self)) })
 }
 
 /// Fields that belong to one connection, or to a proxy and its client (RFC 9110 §7.6.1, RFC 9111 §3.1).
