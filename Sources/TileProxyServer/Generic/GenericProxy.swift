@@ -131,6 +131,11 @@ package final class GenericProxy: Responder {
                 exchange.reply(508, "This request has come by here before.")
                 return
             }
+            // Behind a prefix too: the origin would read what follows as a host (RFC 9112 §3.2.2).
+            guard !request.target.hasPrefix("//") else {
+                exchange.reply(400, "A path that begins with //.")
+                return
+            }
             run(ProxyExchange(self, route, keys, request, exchange))
             return
         }
