@@ -64,6 +64,32 @@ struct RequestParserTests {
     @Test(arguments: refused)
     func whatCouldBeReadInTwoWaysIsRefused(text: String, expected: Int) { #expect(status(text) == expected) }
 
+    @Test(arguments: [
+        "[[::x:99]:80:90", "[::1", "::1", "[::1]80", "[::1]:x", "[]", "[]:80", "[1.2.3.4]", "[::1]]", "a:b", "a:80:90",
+        "a:99999", ":80", "[fe80::1%eth0]", "[v1.a]", "[::ffff:1.2.3.4.5]", "a[b]", "[12345::]",
+    ])
+    func aHostThatIsNoneIsRefused(host: String) {
+        #expect(status("GET / HTTP/1.1\r\nHost: \(host)\r\n\r\n") == 400)
+        #expect(status("GET http://\(host)/ HTTP/1.1\r\nHost: a\r\n\r\n") == 400)
+    }
+
+    @Test(arguments: [
+        "a", "a.b-c_d~e:8080", "127.0.0.1", "127.0.0.1:0", "a:", "a.", "[::1]", "[::1]:80", "[::FFFF:1.2.3.4]:65535",
+        "[2001:db8:1:2:3:4:5:6]",
+    ])
+    func aHostIsTakenAsItIs(host: String) throws {
+        let head = try #require(try parse(Array("GET / HTTP/1.1\r\nHost: \(host)\r\n\r\n".utf8)))
+        #expect(head.host == host)
+    }
+
+    /// RFC 9112 §3.2.2.
+    @Test
+    func theHostOfAWholeURLCountsAndNotTheField() throws {
+        let text = "GET http://here.test/a?b HTTP/1.1\r\nHost: evil.test\r\n\r\n"
+        let head = try #require(try parse(Array(text.utf8)))
+        #expect(head.host == "here.test" && head.target == "/a?b")
+    }
+
     /// Paths that are refused, and why they are dangerous: RFC 3986 §5.2.4, §6.2, §7.3.
     @Test(arguments: [
         "/..", "/../a", "/a/..", "/a/../b", "/./a", "/a/.", "/%2e%2e/a", "/%2E./a", "/.%2e", "/a/%2e%2e%2fb",

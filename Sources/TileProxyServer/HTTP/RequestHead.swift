@@ -27,6 +27,7 @@ package struct RequestHead: Sendable {
     let methodRange: Range<Int>
     let pathRange: Range<Int>
     let queryRange: Range<Int>?
+    let authorityRange: Range<Int>?
 
     /// The method verbatim.
     package var methodText: String { text(methodRange) }
@@ -36,8 +37,10 @@ package struct RequestHead: Sendable {
     package var query: String? { queryRange.map(text) }
     /// Path and query.
     package var target: String { path + (query.map { "?" + $0 } ?? "") }
-    /// The `Host`.
-    package var host: String? { fields.first(.host) }
+    /// The host, with its port, that the request is for.
+    ///
+    /// That of a target which is a whole URL; `Host` counts only without one (RFC 9112 §3.2.2).
+    package var host: String? { authorityRange.map(text) ?? fields.first(.host) }
 
     /// Whether the request is one that a stored response may answer as it is: a GET or HEAD without conditions, a range,
     /// or wishes about caching.

@@ -40,7 +40,8 @@ struct RequestParser {
         return RequestHead(
             method: parts.method, isHTTP11: parts.isHTTP11, fields: fields, body: body,
             keepAlive: !connection && (parts.isHTTP11 || fields.has("keep-alive", in: .connection)),
-            methodRange: parts.methodRange, pathRange: parts.path, queryRange: parts.query)
+            methodRange: parts.methodRange, pathRange: parts.path, queryRange: parts.query,
+            authorityRange: parts.authority)
     }
 
     private mutating func reset() {
@@ -54,6 +55,7 @@ struct RequestParser {
         var methodRange: Range<Int>
         var path: Range<Int>
         var query: Range<Int>?
+        var authority: Range<Int>?
         var isHTTP11: Bool
     }
 
@@ -102,7 +104,7 @@ struct RequestParser {
         func moved(_ range: Range<Int>) -> Range<Int> { (start + range.lowerBound)..<(start + range.upperBound) }
         return Parts(
             method: method, methodRange: line.start..<space, path: moved(target.path),
-            query: target.query.map(moved), isHTTP11: version == 49)
+            query: target.query.map(moved), authority: target.authority.map(moved), isHTTP11: version == 49)
     }
 
     private static func complaint(_ line: UnsafeRawBufferPointer) -> Violation {

@@ -1,3 +1,11 @@
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
 /// The parts of a request's target, after everything that could be read in two ways was refused.
 ///
 /// Nothing is rewritten: what goes on to an origin is what the client sent. Refused are controls, blanks, bytes beyond
@@ -58,12 +66,42 @@ struct RequestTarget {
         return nil
     }
 
-    /// Whether it is a host with or without a port: no user, nothing that ends a host early.
+    /// Whether it is a host with or without a port, and nothing else (RFC 3986 §3.2.2, §3.2.3).
+    ///
+    /// A host is a name of letters, digits and `-._~`, an IPv4 address, or an IPv6 address in brackets. There is no user. The
+    /// port may be empty, as RFC 3986 has it, and is at most 65535.
     static func isAuthority(_ bytes: UnsafeRawBufferPointer) -> Bool {
         guard (1...255).contains(bytes.count) else { return false }
-        return bytes.allSatisfy { byte in
-            byte.isDigit || byte.lowercased &- 97 < 26 || byte == 45 || byte == 46 || byte == 95 || byte == 58
-                || byte == 91 || byte == 93 || byte == 126
+        var end = 0
+        if bytes[0] == UInt8(ascii: "[") {
+            while end < bytes.count, bytes[end] != UInt8(ascii: "]") { end += 1 }
+            guard end < bytes.count, isIPv6(bytes.part(1, end)) else { return false }
+            end += 1
+        } else {
+            while end < bytes.count, isNameByte(bytes[end]) { end += 1 }
+        }
+        guard end > 0, end < bytes.count else { return end > 0 }
+        guard bytes[end] == UInt8(ascii: ":") else { return false }
+        let port = bytes.part(end + 1, bytes.count)
+        return port.isEmpty || port.decimal.map { $0 <= 65535 } ?? false
+    }
+
+    private static func isNameByte(_ byte: UInt8) -> Bool {
+        byte.isDigit || byte.lowercased &- 97 < 26 || byte == 45 || byte == 46 || byte == 95 || byte == 126
+    }
+
+    /// Whether the system reads it as an IPv6 address.
+    private static func isIPv6(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        // The longest has 45 characters: 39 of it, or 30 and an IPv4 address.
+        guard (2...45).contains(bytes.count), bytes.allSatisfy({ $0.hexDigit != nil || $0 == 58 || $0 == 46 }) else {
+            return false
+        }
+        return withUnsafeTemporaryAllocation(of: CChar.self, capacity: 46) { text in
+            for i in 0..<bytes.count { text[i] = CChar(bitPattern: bytes[i]) }
+            text[bytes.count] = 0
+            return withUnsafeTemporaryAllocation(byteCount: 16, alignment: 8) { address in
+                inet_pton(AF_INET6, text.baseAddress, address.baseAddress) == 1
+            }
         }
     }
 
