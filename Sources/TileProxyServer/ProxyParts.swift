@@ -63,12 +63,13 @@ final class Parts: Sendable {
         server.limits = ServerLimits(configuration.limits)
         server.limits.connections = connections
         let (ownsRoot, tiles) = (admin.ownsRoot, tiles)
-        if log != nil || !configuration.routes.isEmpty {
-            server.observer = RequestObserver(statistics: statistics, log: log) {
-                ProxyResponder.isGeneric($0, hasSources: !tiles.table.sources.isEmpty, ownsRoot: ownsRoot)
-            }
-        }
         let hasRoutes = !configuration.routes.isEmpty
+        // Tile routes count by themselves.
+        server.observer = RequestObserver(
+            statistics: statistics, log: log, wantsAnswered: log != nil || hasRoutes
+        ) {
+            ProxyResponder.isGeneric($0, hasSources: !tiles.table.sources.isEmpty, ownsRoot: ownsRoot)
+        }
         let threads = configuration.threads
         return try await HTTPServer.start(server, on: group) { [self] loop, time in
             let responder = ProxyResponder(

@@ -43,6 +43,7 @@ package final class GenericCache: Sendable {
     let flights = Flights()
     let changes = Changes()
     let health: OriginHealth
+    let failures: FailureReports
     let budget: StagingBudget
     let tls: NIOSSLContext?
     let underWay = Locked(0)
@@ -57,6 +58,7 @@ package final class GenericCache: Sendable {
         self.settings = settings
         worker = StoreWorker(store: store, logger: settings.logger)
         health = OriginHealth(ticks: settings.ticks, random: settings.random)
+        failures = FailureReports(ticks: settings.ticks)
         budget = StagingBudget(limit: settings.stagingBytes)
         var tls = TLSConfiguration.makeClientConfiguration()
         if let file = settings.certificateAuthorities { tls.additionalTrustRoots = [.file(file)] }

@@ -57,7 +57,9 @@ extension ProxyExchange: UpstreamReceiver {
         case .askAgain: askAgain()
         case .badGateway:
             call?.cancel()
-            fail(.malformed("a 304 to a request without conditions"))
+            let failure = UpstreamFailure.malformed("a 304 to a request without conditions")
+            report(failure)
+            fail(failure)
         }
     }
 
@@ -161,7 +163,10 @@ extension ProxyExchange: UpstreamReceiver {
         case .unreachable, .timeout, .closed, .malformed: if !hasHead { judge(.unreachable) }
         case .overloaded, .cancelled: break
         }
-        if !drops { fail(failure) }
+        if !drops {
+            if failure != .cancelled { report(failure) }
+            fail(failure)
+        }
     }
 
     /// Remembers for the next time whether others should wait for such an answer.

@@ -349,7 +349,18 @@ final class ProxyExchange: @unchecked Sendable {
         case .unreachable, .closed, .malformed, .cancelled:
             reply(mustRevalidate ? 504 : 502, "The origin gave no answer.", forwarding?.cause)
         }
-        logger.debug("no answer from upstream", metadata: ["upstream": "\(route.name)", "why": "\(failure)"])
+    }
+
+    /// Tells the log that the origin gave no answer, or none that can be used.
+    func report(_ failure: UpstreamFailure) {
+        guard let count = cache.failures.failed(route.name) else { return }
+        // A query may hold secrets.
+        let path = request.target.prefix { $0 != "?" }
+        logger.warning(
+            "no answer from upstream",
+            metadata: [
+                "upstream": "\(route.name)", "why": "\(failure)", "path": "\(path)", "failures": "\(count)",
+            ])
     }
 
     /// Answers from what is stored, because the origin cannot.

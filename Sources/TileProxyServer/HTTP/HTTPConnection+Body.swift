@@ -85,7 +85,7 @@ extension HTTPConnection {
             write(refusal(violation))
             exchange.clientIsGone()
             demand?(.failed)
-            report(exchange)
+            report(exchange, status: violation.status)
             phase = .head
             finishConnection(drains: true)
         } else {

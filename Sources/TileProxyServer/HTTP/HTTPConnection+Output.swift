@@ -39,7 +39,7 @@ extension HTTPConnection {
     }
 
     func refuse(_ violation: Violation, _ output: inout ByteBuffer) {
-        loop.observer?.refused(status: violation.status, from: context?.channel.remoteAddress)
+        loop.refusals?.refused(status: violation.status, from: context?.channel.remoteAddress)
         output.writeImmutableBuffer(refusal(violation))
         write(output)
         output = ByteBuffer()

@@ -250,10 +250,13 @@ final class HTTPConnection: ChannelDuplexHandler {
         }
     }
 
-    func report(_ exchange: Exchange) {
+    /// Tells the observer how an exchange ended.
+    ///
+    /// - Parameter status: What was sent in place of the exchange's own answer.
+    func report(_ exchange: Exchange, status: Int? = nil) {
         loop.observer?.finished(
             exchange.head, from: exchange.client,
-            Answered(status: exchange.status, bodyBytes: exchange.sentBytes, cache: exchange.cacheResult),
+            Answered(status: status ?? exchange.status, bodyBytes: exchange.sentBytes, cache: exchange.cacheResult),
             took: .now() - exchange.startedAt)
     }
 }

@@ -7,7 +7,10 @@ import NIOCore
 final class LoopConnections {
     let limits: ServerLimits
     let time: LoopTime
+    /// Is told of requests that were answered.
     let observer: (any ExchangeObserver)?
+    /// Is told of messages that were refused.
+    let refusals: (any ExchangeObserver)?
     private let hostNames: Set<String>
     private(set) var isDraining = false
     private var open: [ObjectIdentifier: HTTPConnection] = [:]
@@ -18,7 +21,8 @@ final class LoopConnections {
         self.limits = limits
         self.time = time
         self.hostNames = hostNames
-        self.observer = observer
+        self.observer = observer.flatMap { $0.wantsAnswered ? $0 : nil }
+        refusals = observer
     }
 
     var count: Int { open.count }

@@ -71,6 +71,8 @@ package struct Answered: Sendable {
 ///
 /// Called on event loops, one call for each request: it must be quick and must not wait.
 package protocol ExchangeObserver: AnyObject, Sendable {
+    /// Whether it wants to be told of requests that were answered, too, and not only of those that were refused.
+    var wantsAnswered: Bool { get }
     /// A request was answered, or broke off.
     func finished(_ request: RequestHead, from client: SocketAddress?, _ answered: Answered, took: TimeAmount)
     /// A message was refused before it became a request.

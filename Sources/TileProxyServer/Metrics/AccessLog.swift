@@ -114,7 +114,8 @@ package struct AccessLine: Sendable {
     package var method: String
     /// The path; a query only where it is no secret of the operator's or a client's: never on tile routes.
     package var path: String
-    package var isHTTP11: Bool
+    /// `nil` for a message that was refused before it became a request; its method and path are `-`.
+    package var isHTTP11: Bool?
     package var status: Int
     package var bytes: Int
     package var referrer: String?
@@ -123,7 +124,7 @@ package struct AccessLine: Sendable {
     package var microseconds: Int
 
     package init(
-        client: String, time: HTTPDate, method: String, path: String, isHTTP11: Bool, status: Int, bytes: Int,
+        client: String, time: HTTPDate, method: String, path: String, isHTTP11: Bool?, status: Int, bytes: Int,
         referrer: String?, agent: String?, cache: String, microseconds: Int
     ) {
         self.client = client
@@ -143,10 +144,10 @@ package struct AccessLine: Sendable {
     func bytes(_ format: ProxyConfiguration.AccessLog.Format) -> [UInt8] {
         switch format {
         case .combined:
-            let version = isHTTP11 ? "HTTP/1.1" : "HTTP/1.0"
+            let request = version.map { "\(Self.quoted(method)) \(Self.quoted(path)) \($0)" } ?? "-"
             let agent = Self.quoted(agent ?? "-")
             let line =
-                "\(client) - - [\(Self.date(time))] \"\(Self.quoted(method)) \(Self.quoted(path)) \(version)\" \(status) "
+                "\(client) - - [\(Self.date(time))] \"\(request)\" \(status) "
                 + "\(bytes) \"\(Self.quoted(Self.withoutQuery(referrer) ?? "-"))\" \"\(agent)\" "
                 + "\(cache) \(microseconds)\n"
             return Array(line.utf8)
@@ -160,11 +161,13 @@ package struct AccessLine: Sendable {
             }
             let line = Line(
                 time: Timestamp(seconds: time.seconds).description, client: client, method: method, path: path,
-                protocol: isHTTP11 ? "HTTP/1.1" : "HTTP/1.0", status: status, bytes: bytes,
+                protocol: version ?? "-", status: status, bytes: bytes,
                 referrer: Self.withoutQuery(referrer), agent: agent, cache: cache, microseconds: microseconds)
             return Array((JSONText.of(line) + "\n").utf8)
         }
     }
+
+    private var version: String? { isHTTP11.map { $0 ? "HTTP/1.1" : "HTTP/1.0" } }
 
     /// Where somebody came from may carry tokens in its query, or a user's name and password.
     static func withoutQuery(_ url: String?) -> String? {

@@ -5,13 +5,18 @@ package final class RequestObserver: ExchangeObserver {
     private let statistics: Statistics
     private let log: AccessLog?
     private let isGeneric: @Sendable (RequestHead) -> Bool
+    package let wantsAnswered: Bool
 
-    /// - Parameter isGeneric: Whether a request went to the generic routes, which keep no figures of their own.
+    /// - Parameters:
+    ///   - wantsAnswered: Whether there is anything to do for requests that were answered.
+    ///   - isGeneric: Whether a request went to the generic routes, which keep no figures of their own.
     package init(
-        statistics: Statistics, log: AccessLog?, isGeneric: @escaping @Sendable (RequestHead) -> Bool
+        statistics: Statistics, log: AccessLog?, wantsAnswered: Bool = true,
+        isGeneric: @escaping @Sendable (RequestHead) -> Bool
     ) {
         self.statistics = statistics
         self.log = log
+        self.wantsAnswered = wantsAnswered
         self.isGeneric = isGeneric
     }
 
@@ -30,5 +35,13 @@ package final class RequestObserver: ExchangeObserver {
                 microseconds: Int(clamping: took.nanoseconds / 1000)))
     }
 
-    package func refused(status: Int, from client: SocketAddress?) { statistics.countRefusedMessage() }
+    package func refused(status: Int, from client: SocketAddress?) {
+        statistics.countRefusedMessage()
+        // Nothing that was sent is repeated: it is no request.
+        log?.add(
+            AccessLine(
+                client: client?.ipAddress ?? "-", time: LoopTime.system(), method: "-", path: "-", isHTTP11: nil,
+                status: status, bytes: 0, referrer: nil, agent: nil, cache: Answered.CacheResult.none.rawValue,
+                microseconds: 0))
+    }
 }

@@ -145,6 +145,24 @@ struct FiguresTests {
     }
 
     @Test
+    func aMessageThatWasRefusedHasALine() throws {
+        let path = NSTemporaryDirectory() + "refused-\(UUID().uuidString).log"
+        defer { try? FileManager.default.removeItem(atPath: path) }
+        let statistics = Statistics(startedAt: Timestamp(seconds: 0))
+        for format in [ProxyConfiguration.AccessLog.Format.combined, .json] {
+            let log = try AccessLog(ProxyConfiguration.AccessLog(path: path, format: format))
+            let observer = RequestObserver(statistics: statistics, log: log) { _ in false }
+            observer.refused(status: 400, from: try SocketAddress(ipAddress: "192.0.2.7", port: 9))
+            log.close()
+        }
+        let lines = try String(contentsOfFile: path, encoding: .utf8).split(separator: "\n")
+        #expect(lines.count == 2)
+        #expect(lines.first?.hasPrefix("192.0.2.7 - - [") == true)
+        #expect(lines.first?.hasSuffix("] \"-\" 400 0 \"-\" \"-\" none 0") == true)
+        #expect(lines.last?.contains("\"method\":\"-\"") == true && lines.last?.contains("\"status\":400") == true)
+    }
+
+    @Test
     func theLogKeepsNoSecretsOfReferrers() {
         for format in [ProxyConfiguration.AccessLog.Format.combined, .json] {
             let line = line(referrer: "https://me:pw@maps.example/page?token=s3cret#x")

@@ -13,6 +13,8 @@ final class Messages: Sendable {
 
     /// What was logged as a notice.
     var notices: [String] { lines.withLock { $0.filter { $0.level == .notice }.map(\.text) } }
+    /// What was logged as a warning.
+    var warnings: [String] { lines.withLock { $0.filter { $0.level == .warning }.map(\.text) } }
 
     private struct Handler: LogHandler {
         let messages: Messages

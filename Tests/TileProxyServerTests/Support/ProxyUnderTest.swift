@@ -24,7 +24,7 @@ final class ProxyUnderTest {
     init(
         _ origin: ScriptedOrigin?, routes: [String] = ["/=ORIGIN"], threads: Int = 1,
         limits: ServerLimits = ServerLimits(), folder: String? = nil, files: SimulatedFileSystem? = nil,
-        configure: (inout GenericSettings) -> Void = { _ in }
+        observer: (any ExchangeObserver)? = nil, configure: (inout GenericSettings) -> Void = { _ in }
     ) async throws {
         self.folder = folder ?? NSTemporaryDirectory() + "proxy-" + UUID().uuidString
         store =
@@ -47,6 +47,7 @@ final class ProxyUnderTest {
         var configuration = HTTPServer.Configuration()
         configuration.port = 0
         configuration.limits = limits
+        configuration.observer = observer
         let clock = clock
         configuration.clock = { HTTPDate(seconds: clock.now.seconds) }
         server = try await HTTPServer.start(configuration, on: group) { loop, time in
@@ -84,11 +85,12 @@ final class ProxyUnderTest {
 /// Runs a body with a proxy in front of an origin and stops it afterwards, whatever happens.
 func withProxy(
     _ origin: ScriptedOrigin?, routes: [String] = ["/=ORIGIN"], threads: Int = 1, limits: ServerLimits = ServerLimits(),
-    files: SimulatedFileSystem? = nil, configure: (inout GenericSettings) -> Void = { _ in },
-    _ body: (ProxyUnderTest) async throws -> Void
+    files: SimulatedFileSystem? = nil, observer: (any ExchangeObserver)? = nil,
+    configure: (inout GenericSettings) -> Void = { _ in }, _ body: (ProxyUnderTest) async throws -> Void
 ) async throws {
     let proxy = try await ProxyUnderTest(
-        origin, routes: routes, threads: threads, limits: limits, files: files, configure: configure)
+        origin, routes: routes, threads: threads, limits: limits, files: files, observer: observer,
+        configure: configure)
     do { try await body(proxy) } catch {
         try await proxy.stop()
         throw error
