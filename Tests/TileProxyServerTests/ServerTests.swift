@@ -1,5 +1,8 @@
+import HTTPCaching
 import NIOCore
+import NIOEmbedded
 import Testing
+import TileStore
 
 @testable import TileProxyServer
 
@@ -140,6 +143,95 @@ struct ServerTests {
             let wire = try proxy.connect()
             #expect(wire.isAtEnd())
         }
+    }
+
+    /// Blank lines between requests are ignored (RFC 9112 §2.2), and so do not prolong the wait for the next one.
+    @Test
+    func blankLinesDoNotKeepAnIdleConnectionOpen() throws {
+        let (connection, channel) = try embedded()
+        try channel.writeInbound(ByteBuffer(string: "\r\n"))
+        let fresh = connection.deadline
+        try channel.writeInbound(ByteBuffer(string: "\r\n"))
+        #expect(connection.deadline == fresh)
+        try channel.writeInbound(ByteBuffer(string: "GET / HTTP/1.1\r\nHost: a\r\n\r\n"))
+        let idle = connection.deadline
+        #expect(idle > fresh, "an answer begins a new wait")
+        for _ in 0..<3 {
+            try channel.writeInbound(ByteBuffer(string: "\r\n"))
+            #expect(connection.deadline == idle)
+        }
+        connection.check(at: idle)
+        #expect(!channel.isActive)
+    }
+
+    @Test
+    func halfAHeadDoesNotHoldTheServerUpWhenItGoesDown() throws {
+        let (connection, channel) = try embedded()
+        try channel.writeInbound(ByteBuffer(string: "GET / HTTP/1.1\r\nHo"))
+        _ = connection.loop.drain(on: channel.eventLoop)
+        #expect(channel.isActive, "its rest may be on its way")
+        connection.check(at: .now() + .seconds(2))
+        #expect(!channel.isActive)
+    }
+
+    @Test
+    func aHeadThatIsCompletedWhenTheServerGoesDownIsAnswered() throws {
+        let (connection, channel) = try embedded()
+        try channel.writeInbound(ByteBuffer(string: "GET / HTTP/1.1\r\nHo"))
+        _ = connection.loop.drain(on: channel.eventLoop)
+        try channel.writeInbound(ByteBuffer(string: "st: a\r\n\r\n"))
+        var answer = ""
+        while let part = try channel.readOutbound(as: ByteBuffer.self) { answer += String(buffer: part) }
+        #expect(answer.hasPrefix("HTTP/1.1 404") && answer.contains("Connection: close"))
+        #expect(!channel.isActive)
+    }
+
+    /// A connection without a socket, in front of nothing.
+    private func embedded() throws -> (HTTPConnection, EmbeddedChannel) {
+        let loop = LoopConnections(
+            limits: ServerLimits(), time: LoopTime { HTTPDate(seconds: 0) }, hostNames: [], observer: nil)
+        let connection = HTTPConnection(loop: loop, responder: Nothing())
+        let channel = EmbeddedChannel(handler: connection)
+        try channel.connect(to: SocketAddress(ipAddress: "127.0.0.1", port: 1)).wait()
+        return (connection, channel)
+    }
+
+    private final class Nothing: Responder {
+        func answer(
+            _ request: RequestHead, _ answering: borrowing Answering, into buffer: inout ByteBuffer
+        ) -> Answered? { nil }
+
+        func respond(_ exchange: Exchange) { exchange.reply(404, "nothing") }
+    }
+
+    /// The log and the figures learn of everything that was answered, also before it was a request and in its middle.
+    @Test
+    func whatIsRefusedIsToldWithItsStatus() async throws {
+        let observer = Statuses()
+        let origin = try ScriptedOrigin(always: cached)
+        try await withProxy(origin, limits: impatient { $0.bodyBytes = 10 }, observer: observer) { proxy async throws in
+            for text in [
+                "junk\r\n\r\n", "GET / HTTP/1.1\r\nHost: [\r\n\r\n",
+                "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nb\r\nhello world\r\n0\r\n\r\n",
+            ] {
+                let wire = try proxy.connect()
+                wire.send(text)
+                #expect(wire.answer() != nil)
+                #expect(wire.isAtEnd())
+            }
+        }
+        #expect(observer.all.withLock { $0 }.sorted() == [400, 400, 413])
+    }
+
+    private final class Statuses: ExchangeObserver {
+        let all = Locked<[Int]>([])
+        let wantsAnswered = true
+
+        func finished(
+            _ request: RequestHead, from client: SocketAddress?, _ answered: Answered, took: TimeAmount
+        ) { all.withLock { $0.append(answered.status) } }
+
+        func refused(status: Int, from client: SocketAddress?) { all.withLock { $0.append(status) } }
     }
 
     @Test

@@ -49,8 +49,11 @@ extension HTTPConnection {
     }
 
     /// The server is going down: idle connections close now, busy ones after their answer.
+    ///
+    /// A head that is not complete yet gets ``LoopConnections/drainGrace`` for its rest.
     func drain() {
-        if case .head = phase, (input?.readableBytes ?? 0) == 0 { finishConnection() }
+        guard case .head = phase else { return }
+        if (input?.readableBytes ?? 0) == 0 { finishConnection() } else { settleDeadline() }
     }
 
     /// Closes whatever is under way.
@@ -60,7 +63,12 @@ extension HTTPConnection {
 
     func settleDeadline() {
         guard case .head = phase else { return }
-        deadline = headBegan.map { $0 + limits.head } ?? .now() + limits.idle
+        if let headBegan {
+            deadline = min(headBegan + limits.head, loop.headsEnd ?? .distantFuture)
+        } else {
+            if hasAnswered { (hasAnswered, idleUntil) = (false, .now() + limits.idle) }
+            deadline = idleUntil
+        }
     }
 
     /// Acts on what has taken too long.
@@ -71,7 +79,10 @@ extension HTTPConnection {
         }
         switch phase {
         case .head where deadline <= now:
-            if headBegan != nil {
+            if loop.isDraining {
+                // Nothing was promised to a request that is not there yet. Answers to those before it still go out.
+                finishConnection()
+            } else if headBegan != nil {
                 var output = ByteBuffer()
                 refuse(Violation(408, "the request took too long"), &output)
             } else {

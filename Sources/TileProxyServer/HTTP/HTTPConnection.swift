@@ -48,6 +48,12 @@ final class HTTPConnection: ChannelDuplexHandler {
     var stalledSince: NIODeadline?
     var deadline: NIODeadline
     var headBegan: NIODeadline?
+    /// When the wait for the next request ends.
+    ///
+    /// It begins with the connection, and anew with each answer. Nothing that comes between requests moves it.
+    var idleUntil: NIODeadline
+    /// Whether an answer has gone out since ``idleUntil`` was set.
+    var hasAnswered = false
     /// The connection cannot go on after this response.
     var mustClose = false
 
@@ -56,6 +62,7 @@ final class HTTPConnection: ChannelDuplexHandler {
         self.responder = responder
         parser = RequestParser(limits: loop.limits)
         deadline = .now() + loop.limits.head
+        idleUntil = deadline
     }
 
     var limits: ServerLimits { loop.limits }
@@ -182,6 +189,7 @@ final class HTTPConnection: ChannelDuplexHandler {
             return false
         }
         headBegan = nil
+        hasAnswered = true
         keepAlive = head.keepAlive
         let startedAt = NIODeadline.now()
         if head.body == .none {

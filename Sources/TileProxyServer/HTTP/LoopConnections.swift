@@ -13,6 +13,10 @@ final class LoopConnections {
     let refusals: (any ExchangeObserver)?
     private let hostNames: Set<String>
     private(set) var isDraining = false
+    /// When heads that are not complete are given up, once the server is going down.
+    private(set) var headsEnd: NIODeadline?
+    /// How long a request that is just arriving may take when the server goes down.
+    static let drainGrace = TimeAmount.seconds(1)
     private var open: [ObjectIdentifier: HTTPConnection] = [:]
     private var whenEmpty: [EventLoopPromise<Void>] = []
     private var scratch = ByteBuffer()
@@ -60,6 +64,7 @@ final class LoopConnections {
     /// Lets no new request in; the future is done when the last connection is closed.
     func drain(on loop: any EventLoop) -> EventLoopFuture<Void> {
         isDraining = true
+        headsEnd = .now() + Self.drainGrace
         for connection in open.values { connection.drain() }
         let promise = loop.makePromise(of: Void.self)
         if open.isEmpty { promise.succeed() } else { whenEmpty.append(promise) }
