@@ -21,17 +21,21 @@ enum ArgumentValues {
         }
     }
 
-    /// `NAME=TEMPLATE`.
-    static func source(_ text: String) throws -> SourceConfiguration {
-        do throws(ConfigError) { return try SourceConfiguration(argument: text) } catch {
-            throw ValidationError(error.description)
-        }
+    /// `NAME=TEMPLATE`, each.
+    static func sources(_ texts: [String]) throws(ConfigError) -> [SourceConfiguration] {
+        var sources: [SourceConfiguration] = []
+        for text in texts { sources.append(try SourceConfiguration(argument: text)) }
+        return sources
     }
 
-    /// `[NAME:]PREFIX=BASEURL`.
-    static func route(_ text: String) throws -> ProxyRoute {
-        do throws(ProxyRoute.ParseError) { return try ProxyRoute(text) } catch {
-            throw ValidationError(error.description)
+    /// `[NAME:]PREFIX=BASEURL`, each.
+    static func routes(_ texts: [String]) throws(ConfigError) -> [ProxyRoute] {
+        var routes: [ProxyRoute] = []
+        for text in texts {
+            do throws(ProxyRoute.ParseError) { routes.append(try ProxyRoute(text)) } catch {
+                throw ConfigError(place: "--upstream", error.description)
+            }
         }
+        return routes
     }
 }

@@ -45,17 +45,15 @@ struct Serve: AsyncParsableCommand {
         name: .customLong("source"),
         help: ArgumentHelp(
             "A source: a tile's URL or file with {z} {x} {y}, or an .mbtiles or .pmtiles file. May be repeated.",
-            valueName: "name=template"),
-        transform: ArgumentValues.source)
-    var sources: [SourceConfiguration] = []
+            valueName: "name=template"))
+    var sources: [String] = []
 
     @Option(
         name: .customLong("upstream"),
         help: ArgumentHelp(
             "Caches what is below a prefix from an origin: styles, glyphs, sprites, anything. May be repeated.",
-            valueName: "[name:]prefix=base-url"),
-        transform: ArgumentValues.route)
-    var upstreams: [ProxyRoute] = []
+            valueName: "[name:]prefix=base-url"))
+    var upstreams: [String] = []
 
     @Option(
         name: .customLong("certificate-authorities"),
@@ -76,6 +74,11 @@ struct Serve: AsyncParsableCommand {
         if cache == nil, config == nil {
             throw ValidationError("say where the cache is (--cache DIR), or name a configuration file (--config FILE)")
         }
+        // Not by `transform:`, whose errors repeat the value as it is, passwords included.
+        do throws(ConfigError) {
+            _ = try ArgumentValues.sources(sources)
+            _ = try ArgumentValues.routes(upstreams)
+        } catch { throw ValidationError(error.description) }
     }
 
     /// The file's word, and over it the flags'.
@@ -90,11 +93,11 @@ struct Serve: AsyncParsableCommand {
         configuration.threads = threads ?? configuration.threads
         configuration.certificateAuthorities = certificateAuthorities ?? configuration.certificateAuthorities
         if let accessLog { configuration.accessLog = ProxyConfiguration.AccessLog(path: accessLog) }
-        for source in sources {
+        for source in try ArgumentValues.sources(sources) {
             configuration.sources.removeAll { $0.name == source.name }
             configuration.sources.append(source)
         }
-        configuration.routes += upstreams
+        configuration.routes += try ArgumentValues.routes(upstreams)
         try configuration.validate(config ?? "command line")
         return configuration
     }

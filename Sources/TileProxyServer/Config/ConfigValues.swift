@@ -114,7 +114,9 @@ extension ConfigNode {
     /// A value that a function understands.
     func value<T>(_ expected: String, _ parse: (String) -> T?) throws(ConfigError) -> T {
         let text = try text()
-        guard let value = parse(text) else { throw fail("expected \(expected), not \"\(text.prefix(60))\"") }
+        guard let value = parse(text) else {
+            throw fail("expected \(expected), not \"\(Redacted.text(text).prefix(60))\"")
+        }
         return value
     }
 

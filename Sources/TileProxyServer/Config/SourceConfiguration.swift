@@ -76,7 +76,8 @@ package struct SourceConfiguration: Hashable, Sendable {
         let text = String(argument[..<mark])
         guard let name = try? SourceName(text) else {
             throw ConfigError(
-                place: "--source", key: String(text.prefix(64)), "a name is 1 to 64 characters of A-Z a-z 0-9 . _ -")
+                place: "--source", key: String(Redacted.text(text).prefix(64)),
+                "a name is 1 to 64 characters of A-Z a-z 0-9 . _ -")
         }
         self.init(name: name, template: String(argument[argument.index(after: mark)...]))
         try check(or: { ConfigError(place: "--source", key: text, $0) })

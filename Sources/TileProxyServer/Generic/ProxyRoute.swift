@@ -9,7 +9,7 @@ package struct ProxyRoute: Hashable, Sendable {
     /// Where it sends requests.
     package let origin: Origin
 
-    /// Why a text is no route.
+    /// Why a text is no route; without the user, password and query of its URL.
     package struct ParseError: Error, CustomStringConvertible {
         package let description: String
     }
@@ -20,7 +20,9 @@ package struct ProxyRoute: Hashable, Sendable {
     package init(_ text: String) throws(ParseError) {
         func fail(_ why: String) -> ParseError {
             ParseError(
-                description: "\(text): \(why); expected [NAME:]PREFIX=BASEURL, such as fonts:/fonts=https://host/path")
+                description:
+                    "\(Redacted.text(text)): \(why); expected [NAME:]PREFIX=BASEURL, such as fonts:/fonts=https://host/path"
+            )
         }
         guard let mark = text.firstIndex(of: "=") else { throw fail("there is no =") }
         var left = text[..<mark]
