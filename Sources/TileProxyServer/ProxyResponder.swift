@@ -39,7 +39,7 @@ package final class ProxyResponder: Responder {
 
     /// Whether a path is below `/_tileproxy`.
     private static func isAdmin(_ request: RequestHead) -> Bool {
-        request.withPathBytes { $0.begins(with: "/_tileproxy") }
+        request.withPathBytes { $0.begins(with: "/_tileproxy") && ($0.count == 11 || $0[11] == UInt8(ascii: "/")) }
     }
 
     /// Whether a request is for a generic route, by its path alone.

@@ -84,6 +84,11 @@ package struct ProxyConfiguration: Hashable, Sendable {
         guard Set(routes.map(\.prefix)).count == routes.count else {
             throw fail("upstreams", "two upstreams have the same prefix")
         }
+        if !sources.isEmpty,
+            let route = routes.first(where: { $0.prefix == "/tiles" || $0.prefix.hasPrefix("/tiles/") })
+        {
+            throw fail("upstreams", "\(route.prefix) would never be asked: tiles of the sources are below /tiles/")
+        }
         guard !(sources.isEmpty && routes.isEmpty) else {
             throw fail("", "there is nothing to serve: name a source (--source) or an upstream (--upstream)")
         }

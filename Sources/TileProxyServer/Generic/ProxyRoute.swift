@@ -38,6 +38,9 @@ package struct ProxyRoute: Hashable, Sendable {
         guard !left.contains("?"), bytes.withUnsafeBytes({ (try? RequestTarget($0, isOptions: false)) != nil }) else {
             throw fail("the prefix is no plain path")
         }
+        guard left != AdminResponder.prefix, !left.hasPrefix(AdminResponder.prefix + "/") else {
+            throw fail("what is below \(AdminResponder.prefix) is the proxy's own")
+        }
         guard let origin = Origin(String(text[text.index(after: mark)...])) else {
             throw fail("the base URL must be http or https, with a host, and without user, query and fragment")
         }
