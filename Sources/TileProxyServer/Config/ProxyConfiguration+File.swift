@@ -41,6 +41,10 @@ extension ProxyConfiguration {
             case "memory": memoryBytes = try node.size()
             case "durability": isDurable = try node.choice(["relaxed": false, "durable": true])
             case "publicURL": publicURL = try node.publicURL()
+            case "hosts":
+                for name in try node.list() {
+                    hosts.append(try name.value("a host's name without a port, such as tiles.example.org", Self.host))
+                }
             case "userAgent": userAgent = try node.fieldValue()
             case "certificateAuthorities": certificateAuthorities = try node.text()
             case "page": hasPage = try node.truth()
@@ -68,9 +72,15 @@ extension ProxyConfiguration {
     }
 
     private static let keys = [
-        "cache", "listen", "threads", "capacity", "entries", "memory", "durability", "publicURL", "userAgent",
-        "certificateAuthorities", "page", "leaflet", "metrics", "accessLog", "log", "limits", "sources", "upstreams",
+        "cache", "listen", "threads", "capacity", "entries", "memory", "durability", "publicURL", "hosts",
+        "userAgent", "certificateAuthorities", "page", "leaflet", "metrics", "accessLog", "log", "limits", "sources",
+        "upstreams",
     ]
+
+    private static func host(_ text: String) -> String? {
+        let isOne = !text.contains(":") && Array(text.utf8).withUnsafeBytes(RequestTarget.isAuthority)
+        return isOne ? text : nil
+    }
 
     private static func accessLog(_ node: ConfigNode) throws(ConfigError) -> AccessLog {
         var log = AccessLog()

@@ -46,6 +46,8 @@ package struct ProxyConfiguration: Hashable, Sendable {
     package var isDurable = false
     /// How clients reach this server, without a slash at the end; `nil` for what they say in `Host`.
     package var publicURL: String?
+    /// Names under which the page and the figures are served, besides that of ``publicURL``.
+    package var hosts: [String] = []
     package var userAgent: String?
     /// A PEM file of certificate authorities that `https` servers may have besides the system's.
     package var certificateAuthorities: String?
@@ -106,6 +108,7 @@ package struct ProxyConfiguration: Hashable, Sendable {
         compare("memory", \.memoryBytes)
         compare("durability", \.isDurable)
         compare("userAgent", \.userAgent)
+        compare("hosts", \.hosts)
         compare("certificateAuthorities", \.certificateAuthorities)
         compare("limits", \.limits)
         compare("upstreams", \.routes)

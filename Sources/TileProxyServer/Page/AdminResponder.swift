@@ -29,6 +29,14 @@ package final class AdminResponder {
             return
         }
         let path = exchange.head.path
+        // Who spreads the load asks for health by whatever name it has, and learns nothing else.
+        guard path == Self.prefix + "/health" || service.isOwn(exchange.head.host) else {
+            exchange.reply(
+                421,
+                "The page and the figures are not served under this host name. If it is yours, name it in the "
+                    + "configuration: publicURL, or hosts.")
+            return
+        }
         switch path {
         case "/": page(service.rootPage, exchange)
         case Self.prefix:

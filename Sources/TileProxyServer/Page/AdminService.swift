@@ -14,6 +14,8 @@ package final class AdminService: Sendable {
     let hasMetrics: Bool
     /// Whether the root is the page's; else it belongs to an upstream.
     let ownsRoot: Bool
+    /// The hosts under which the page and the figures are served.
+    private let hosts: OwnHosts
     private let stopping = Locked(false)
 
     package init(
@@ -23,6 +25,7 @@ package final class AdminService: Sendable {
         self.figures = figures
         self.statistics = statistics
         hasMetrics = configuration.hasMetrics
+        hosts = OwnHosts(listenHost: configuration.host, names: configuration.hosts)
         ownsRoot = !configuration.routes.contains { $0.prefix.isEmpty }
         leaflet = configuration.hasPage ? LeafletFiles(configuration) : nil
         let place: MapPage.Leaflet = leaflet == nil ? .network : .own
@@ -34,6 +37,9 @@ package final class AdminService: Sendable {
     /// From now on the server says that it is not healthy, so that whoever spreads the load looks elsewhere.
     package func isStopping() { stopping.withLock { $0 = true } }
     var isGoingDown: Bool { stopping.withLock { $0 } }
+
+    /// Whether a request for a host is for this server, and not for another site whose name points here.
+    func isOwn(_ authority: String?) -> Bool { hosts.contains(authority, publicURL: tiles.table.publicURL) }
 
     /// What this process has evicted.
     var evicted: RemovalReport { tiles.cache.store.evictedHere }

@@ -168,6 +168,53 @@ struct ConfigTests {
         #expect(throws: ConfigError.self) { try configuration.validate("t") }
     }
 
+    @Test(arguments: ["/_tileproxy", "/_tileproxy/", "/_tileproxy/x", "name:/_tileproxy/metrics"])
+    func anUpstreamBelowTheProxysOwnRoutesIsRefused(prefix: String) throws {
+        let error = try #require(throws: ConfigError.self) { try Self.read("upstreams: [\"\(prefix)=http://h\"]") }
+        #expect(error.description.contains("/_tileproxy is the proxy's own"))
+        #expect(throws: Never.self) { try Self.read("upstreams: [\"/_tileproxies=http://h\"]") }
+    }
+
+    @Test
+    func anUpstreamThatTheTileRoutesHideIsRefused() throws {
+        let upstream = "cache: /c\nupstreams: [\"t:/tiles/x=http://h\"]"
+        #expect(throws: Never.self) { try Self.read(upstream).validate("t") }
+        let both = upstream + "\nsources:\n  a: {template: \"http://h/{z}/{x}/{y}\"}"
+        let error = try #require(throws: ConfigError.self) { try Self.read(both).validate("t") }
+        #expect(error.description.contains("/tiles/x would never be asked"))
+    }
+
+    /// Whatever is wrong with a URL, its password and its query are not what the message is about.
+    @Test(arguments: [
+        "upstreams: [\"/a=http://me:s3cret@h\"]", "upstreams: [\"http://me:s3cret@h\"]",
+        "upstreams: [\"/a=me:s3cret@h\"]", "upstreams: [\"/a=http://h/?key=s3cret\"]",
+        "upstreams: [\"/a=http://me:s3cret?x@h/?a=b\"]", "publicURL: https://me:s3cret@h",
+        "publicURL: \"https://h/?key=s3cret\"",
+        "sources:\n  o: {template: \"https://h/{z}/{x}/{y}\", mirrors: [\"https://me:s3cret@h\"]}",
+        "sources:\n  o: {template: \"https://me:s3cret@h/{z}/{x}/{y}\"}",
+        "sources:\n  o: {template: \"https://h/{z}/{x}/{y}\", cors: \"https://me:s3cret@h\"}",
+        "listen: me:s3cret@h", "hosts: [\"me:s3cret@h\"]",
+    ])
+    func aPasswordInAURLIsNotPrinted(yaml: String) throws {
+        let error = try #require(throws: ConfigError.self) { try Self.read(yaml) }
+        #expect(!error.description.contains("s3cret"), "\(error)")
+    }
+
+    @Test(arguments: [
+        "https://me:s3cret@h/{z}=x", "https://me:s3cret@h/{z}/{x}/{y}", "o=https://me:s3cret@h/{z}/{x}/{y}",
+    ])
+    func aPasswordInASourceOnTheCommandLineIsNotPrinted(argument: String) throws {
+        let error = try #require(throws: ConfigError.self) { try SourceConfiguration(argument: argument) }
+        #expect(!error.description.contains("s3cret"), "\(error)")
+    }
+
+    @Test
+    func hostsAreNamesWithoutPorts() throws {
+        #expect(try Self.read("hosts: [tiles.example.org, 192.0.2.1]").hosts == ["tiles.example.org", "192.0.2.1"])
+        #expect(try Self.read("hosts: tiles.example.org").hosts == ["tiles.example.org"])
+        #expect(throws: ConfigError.self) { try Self.read("hosts: [\"tiles.example.org:80\"]") }
+    }
+
     @Test
     func certificateAuthoritiesAreAFileThatHasSome() throws {
         let configuration = try Self.read("cache: /c\ncertificateAuthorities: /nowhere/ca.pem")
