@@ -13,6 +13,26 @@ extension TileKey: CustomStringConvertible {
         }
     }
 
+    /// What is wrong with the text of a tile that could not be parsed.
+    private static func objection(to text: String) -> String {
+        let numbers = text.split(separator: "/", omittingEmptySubsequences: false).map { part in
+            part.prefix { $0 != "@" && $0 != "." }
+        }
+        let isPlain = numbers.allSatisfy { number in
+            (1...18).contains(number.utf8.count) && number.utf8.allSatisfy { (0x30...0x39).contains($0) }
+                && (number.utf8.count == 1 || number.utf8.first != 0x30)
+        }
+        let values = numbers.compactMap { Int($0) }
+        guard isPlain, values.count == 3 else {
+            return "expected source/z/x/y[@2x][.ext] with numbers without signs and leading zeros"
+        }
+        guard values[0] <= 28 else { return "the zoom must be in 0...28" }
+        let side = 1 << values[0]
+        guard values[1] < side else { return "at zoom \(values[0]) the column must be in 0..<\(side)" }
+        guard values[2] < side else { return "at zoom \(values[0]) the row must be in 0..<\(side)" }
+        return "expected source/z/x/y, then nothing, @2x to @8x, or .ext of 1 to 12 characters a-z 0-9"
+    }
+
     /// Parses the UTF-8 of the text form.
     init(utf8 bytes: UnsafeRawBufferPointer) throws {
         func fail(_ why: String) -> StoreError {
@@ -26,7 +46,7 @@ extension TileKey: CustomStringConvertible {
         switch bytes[mark] {
         case UInt8(ascii: "/"):
             guard let tile = ScannedTile(rest) else {
-                throw fail("expected source/z/x/y[@2x][.ext] with plain numbers")
+                throw fail(Self.objection(to: String(decoding: rest, as: UTF8.self)))
             }
             let format = tile.format.map { String(decoding: $0, as: UTF8.self) }
             self.init(
