@@ -20,14 +20,16 @@ final class OutputFile {
     /// The name that it has meanwhile.
     let temporaryPath: String
     private let folder: String
+    private let replaced: ReplacedFile?
     private var isCommitted = false
 
     private static let prefix = ".tilegc-"
     private static let suffix = ".part"
 
-    /// Finds a temporary name; the file itself is made by whoever writes it.
+    /// Finds a temporary name; ``create()`` makes the file.
     init(_ path: String) throws {
-        guard !path.isEmpty, !path.hasSuffix("/") else {
+        guard !path.isEmpty else { throw ArchiveError(.invalidValue, "the file's path is empty: name a file") }
+        guard !path.hasSuffix("/") else {
             throw ArchiveError(.invalidValue, "\"\(path)\" is no name for a file")
         }
         var status = stat()
@@ -35,6 +37,7 @@ final class OutputFile {
             throw ArchiveError(.invalidValue, "\(path) is there and is not a file: give another name")
         }
         self.path = path
+        replaced = ReplacedFile(AT_FDCWD, path)
         folder = path.lastIndex(of: "/").map { $0 == path.startIndex ? "/" : String(path[..<$0]) } ?? "."
         let tag = String(UInt64.random(in: .min ... .max), radix: 36)
         temporaryPath = (folder == "/" ? "/" : folder + "/") + Self.prefix + tag + Self.suffix
@@ -43,14 +46,27 @@ final class OutputFile {
 
     deinit { if !isCommitted { unlink(temporaryPath) } }
 
+    /// Makes the temporary file, empty, and opens it.
+    func create() throws -> Int32 {
+        let descriptor = open(
+            temporaryPath, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, ReplacedFile.creationMode(replaced))
+        guard descriptor >= 0 else { throw ArchiveError.system("cannot write \(path) in the folder \(folder)") }
+        return descriptor
+    }
+
     /// Syncs what was written under the temporary name and gives it its own, in one step.
-    func commit() throws {
-        let file = open(temporaryPath, O_RDONLY | O_CLOEXEC)
+    ///
+    /// A file that is replaced hands on its permissions, and for root its owner.
+    /// - Parameter isReady: Called right before the file gets its name; what it throws leaves the old one.
+    func commit(_ isReady: () throws -> Void = {}) throws {
+        let file = open(temporaryPath, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
         guard file >= 0 else { throw ArchiveError.system("cannot open \(temporaryPath)") }
+        replaced?.handOn(to: file)
         let synced = fsync(file)
         let number = errno
         close(file)
         guard synced == 0 else { throw ArchiveError.system("cannot write \(path)", number: number) }
+        try isReady()
         guard rename(temporaryPath, path) == 0 else { throw ArchiveError.system("cannot put \(path) in place") }
         isCommitted = true
         let parent = open(folder, O_RDONLY | O_CLOEXEC)
@@ -79,21 +95,25 @@ package final class ScratchFile {
 
     /// Makes a file that has no name and goes with the value.
     static func unnamed() throws -> ScratchFile {
-        let folder = getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
+        var folder = getenv("TMPDIR").map { String(cString: $0) } ?? ""
+        if folder.isEmpty { folder = "/tmp" }
         var template = Array("\(folder)/tilegc-XXXXXX".utf8CString)
         let descriptor = mkstemp(&template)
-        guard descriptor >= 0 else { throw ArchiveError.system("cannot make a temporary file in \(folder)") }
+        guard descriptor >= 0 else {
+            let number = errno
+            // The archive is there, whatever this says of the folder.
+            throw ArchiveError(
+                number == ENOSPC || number == EDQUOT ? .diskFull : .io,
+                "cannot make a temporary file in \(folder) (\(systemText(number))): set TMPDIR to a folder with room "
+                    + "that can be written")
+        }
         unlink(template)
         _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
         return ScratchFile(descriptor, "a temporary file in \(folder)")
     }
 
-    /// Makes a file under a name.
-    convenience init(creating path: String) throws {
-        let descriptor = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o666)
-        guard descriptor >= 0 else { throw ArchiveError.system("cannot write \(path)") }
-        self.init(descriptor, path)
-    }
+    /// Makes the temporary file of an output.
+    convenience init(creating output: OutputFile) throws { self.init(try output.create(), output.path) }
 
     private init(_ descriptor: Int32, _ path: String) {
         self.descriptor = descriptor

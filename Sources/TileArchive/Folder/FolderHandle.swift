@@ -43,6 +43,7 @@ final class FolderHandle: Sendable {
     /// - Returns: `nil` where there is nothing.
     /// - Throws: ``ArchiveError`` where there is something else, or the system refuses.
     static func open(_ path: String) throws -> FolderHandle? {
+        guard !path.isEmpty else { throw ArchiveError(.invalidValue, "the folder's path is empty: name a folder") }
         let descriptor = openPath(path)
         if descriptor >= 0 { return FolderHandle(descriptor: descriptor, path: path) }
         switch errno {
@@ -78,10 +79,26 @@ final class FolderHandle: Sendable {
         }
     }
 
+    /// A user and a group that files belong to.
+    struct Owner {
+        var user: uid_t
+        var group: gid_t
+    }
+
+    /// Who shall own what this process writes into the folder: for root the folder's owner, so that they can write it
+    /// again; `nil` for everybody else.
+    var ownerOfNewFiles: Owner? {
+        var status = stat()
+        guard geteuid() == 0, fstat(descriptor, &status) == 0 else { return nil }
+        return Owner(user: status.st_uid, group: status.st_gid)
+    }
+
     /// Opens a folder in this one, making it if need be.
     ///
+    /// - Parameter owner: Who shall own it if root made it. Changed through the open folder: a path may lead elsewhere
+    ///   by the time it is used.
     /// - Throws: ``ArchiveError`` where a link or something else has its name: nothing is written through those.
-    func makeSubfolder(_ name: String) throws -> FolderHandle {
+    func makeSubfolder(_ name: String, owner: Owner? = nil) throws -> FolderHandle {
         if mkdirat(descriptor, name, 0o777) != 0, errno != EEXIST {
             throw ArchiveError.system("cannot make the folder \(path)/\(name)")
         }
@@ -89,6 +106,13 @@ final class FolderHandle: Sendable {
             throw ArchiveError(
                 .io,
                 "\(path)/\(name) is a link or no folder, and nothing is written through it: move it away")
+        }
+        if let owner {
+            var status = stat()
+            if fstat(folder.descriptor, &status) == 0, status.st_uid == 0 {
+                // A file system without owners refuses, and has none to keep.
+                _ = fchown(folder.descriptor, owner.user, owner.group)
+            }
         }
         return folder
     }
@@ -157,17 +181,26 @@ final class FolderHandle: Sendable {
 
     /// Writes a new file and gives it, whole, its place in another folder.
     ///
+    /// A file that is replaced hands on its permissions, and for root its owner.
     /// - Parameters:
     ///   - data: Its content.
     ///   - temporary: The name under which it is written in this folder; a file of that name is replaced.
     ///   - folder: Where it goes; on the same file system.
     ///   - name: Its name there; a file of that name is replaced in one step.
-    func write(_ data: Data, as temporary: String, thenTo folder: FolderHandle, name: String) throws {
+    ///   - owner: Who shall own it; `nil` for who owns what it replaces.
+    func write(
+        _ data: Data, as temporary: String, thenTo folder: FolderHandle, name: String, owner: Owner? = nil
+    ) throws {
         unlinkat(descriptor, temporary, 0)
-        let file = openat(descriptor, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o666)
+        let replaced = ReplacedFile(folder.descriptor, name)
+        let file = openat(
+            descriptor, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+            ReplacedFile.creationMode(replaced))
         guard file >= 0 else {
             throw ArchiveError.system("cannot write in \(path)")
         }
+        replaced?.handOn(to: file)
+        if let owner { _ = fchown(file, owner.user, owner.group) }
         var failure: ArchiveError?
         var done = 0
         while done < data.count, failure == nil {
@@ -200,6 +233,33 @@ final class FolderHandle: Sendable {
             guard fstatat(descriptor, name, &status, AT_SYMLINK_NOFOLLOW) == 0 else { continue }
             if modificationTime(status) + Int64(seconds) < Int64(time(nil)) { unlinkat(descriptor, name, 0) }
         }
+    }
+}
+
+/// The permissions and the owner of a file that is about to be replaced.
+struct ReplacedFile {
+    private let mode: mode_t
+    private let owner: FolderHandle.Owner
+
+    /// Looks at a plain file; `nil` where there is none.
+    init?(_ folder: Int32, _ name: String) {
+        var status = stat()
+        guard fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0, status.st_mode & S_IFMT == S_IFREG else {
+            return nil
+        }
+        mode = status.st_mode & 0o777
+        owner = FolderHandle.Owner(user: status.st_uid, group: status.st_gid)
+    }
+
+    /// With which permissions the new file is made: nobody else reads it before it has those of the old one.
+    static func creationMode(_ replaced: ReplacedFile?) -> mode_t { replaced == nil ? 0o666 : 0o600 }
+
+    /// Gives the new file the permissions, and as root the owner.
+    ///
+    /// Where the file system refuses, the new file stays readable by its owner alone.
+    func handOn(to file: Int32) {
+        if geteuid() == 0 { _ = fchown(file, owner.user, owner.group) }
+        _ = fchmod(file, mode)
     }
 }
 

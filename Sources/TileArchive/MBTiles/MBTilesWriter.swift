@@ -5,6 +5,13 @@ import FoundationEssentials
 #else
 import Foundation
 #endif
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
 
 /// Writes MBTiles 1.3 in its deduplicating form: `map` names for each tile its image in `images`, `tiles` is a view.
 final class MBTilesWriter: ArchiveWriter {
@@ -15,6 +22,9 @@ final class MBTilesWriter: ArchiveWriter {
 
     init(_ path: String) throws {
         output = try OutputFile(path)
+        try ReplacedDatabase.settle(path)
+        // SQLite takes an empty file for an empty database.
+        close(try output.create())
         var configuration = Configuration()
         configuration.foreignKeysEnabled = false
         // One transaction from here to the end, over many calls.
@@ -95,7 +105,8 @@ final class MBTilesWriter: ArchiveWriter {
                     """)
         }
         do { try queue.close() } catch let error as DatabaseError { throw ArchiveError(error, output.path) }
-        try output.commit()
+        // Again: hours may have passed.
+        try output.commit { try ReplacedDatabase.settle(output.path) }
     }
 
     private func write(_ body: (Database) throws -> Void) throws {

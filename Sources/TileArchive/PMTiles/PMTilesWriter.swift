@@ -23,7 +23,7 @@ package final class PMTilesWriter: ArchiveWriter {
 
     package init(_ path: String, movingAtMost mostMoved: UInt64 = 64 << 20) throws {
         output = try OutputFile(path)
-        file = try ScratchFile(creating: output.temporaryPath)
+        file = try ScratchFile(creating: output)
         directory = try DirectoryBuilder()
         self.mostMoved = mostMoved
         try file.skip(to: Self.dataStart)
