@@ -24,19 +24,19 @@ package protocol ArchiveWriter: AnyObject {
 package struct ArchiveSummary {
     /// With zooms, bounds and format as they are.
     package var metadata: ArchiveMetadata
-    /// Whether every tile is gzip.
-    package var isGzip: Bool
+    /// What every tile is compressed with, for a package that says so once for all.
+    package var compression: PMTilesCompression
 
-    package init(metadata: ArchiveMetadata, isGzip: Bool) {
+    package init(metadata: ArchiveMetadata, compression: PMTilesCompression = .none) {
         self.metadata = metadata
-        self.isGzip = isGzip
+        self.compression = compression
     }
 
     /// Fills in the fields of a PMTiles header that describe the map.
     package func describe(_ header: inout PMTilesHeader) {
         let types: [String: UInt8] = ["pbf": 1, "png": 2, "jpg": 3, "webp": 4, "avif": 5]
         header.tileType = metadata.tileFormat.flatMap { types[$0] } ?? 0
-        header.tileCompression = (isGzip ? PMTilesCompression.gzip : .none).rawValue
+        header.tileCompression = compression.rawValue
         if let zooms = metadata.zooms {
             header.minZoom = UInt8(clamping: zooms.lowerBound)
             header.maxZoom = UInt8(clamping: zooms.upperBound)

@@ -108,7 +108,7 @@ struct TransferTests {
             try writer.place(tile, content: try writer.add(data), length: data.count)
             expected[tile] = data
         }
-        try writer.finish(ArchiveSummary(metadata: ArchiveMetadata(), isGzip: false))
+        try writer.finish(ArchiveSummary(metadata: ArchiveMetadata()))
         let bytes = try Data(contentsOf: URL(fileURLWithPath: scratch("l.pmtiles")))
         let header = try PMTilesHeader(bytes, path: "l")
         #expect(header.leaves.length > 0 && header.root.offset + header.root.length <= 16_384)

@@ -50,9 +50,9 @@ package struct TileContent: Hashable, Sendable {
         return essence.flatMap { formats[$0] } ?? BodySignature(data).pictureType.flatMap { formats[$0] } ?? "bin"
     }
 
-    /// Whether a type is a picture, which programs expect to find uncompressed in a folder or an archive.
-    package static func isRaster(format: String) -> Bool {
-        ["png", "jpg", "jpeg", "webp", "gif", "avif"].contains(format)
+    /// Whether programs expect to find a format uncompressed in a folder or an archive: pictures and JSON.
+    package static func isPlain(format: String) -> Bool {
+        ["png", "jpg", "jpeg", "webp", "gif", "avif", "json", "geojson"].contains(format)
     }
 
     private static let formats = [

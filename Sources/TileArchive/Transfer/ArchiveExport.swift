@@ -60,16 +60,17 @@ public struct ArchiveExport {
             guard plan.count > 0 else { return report }
             let writer: any ArchiveWriter =
                 format == .mbtiles ? try MBTilesWriter(path) : try PMTilesWriter(path)
-            // MBTiles' readers look at each tile; PMTiles says once for all whether tiles are compressed.
-            let tiles = try plan.numbered(compressing: format == .pmtiles)
-            var filling = try Filling(export: self, plan: plan, observer: observer, report: report)
+            // MBTiles' readers look at each tile; PMTiles says once for all how tiles are compressed.
+            let packing = try format == .mbtiles ? .eachTile : PackagePlan.Packing.all(compression(plan))
+            let tiles = try plan.numbered(packing)
+            var filling = try Filling(export: self, plan: plan, packing: packing, observer: observer, report: report)
             try tiles.forEach { tile in
                 try filling.take(tile, writer)
                 if observer.wantsStop { throw Stopped() }
             }
             report = filling.report
             guard report.tiles > 0 else { return report }
-            try writer.finish(try summary(plan, filling))
+            try writer.finish(try summary(plan, packing))
         } catch is Stopped {
             // A package that is not complete is none.
             report = TransferReport()
@@ -104,7 +105,19 @@ public struct ArchiveExport {
         return plan
     }
 
-    private func summary(_ plan: PackagePlan, _ filling: Filling) throws -> ArchiveSummary {
+    /// How the tiles of a package are compressed that says it once for all.
+    private func compression(_ plan: PackagePlan) throws -> PMTilesCompression {
+        var isFirstGzip = false
+        if let first = plan.firstPlain {
+            let key = TileKey(source: source, tile: first)
+            if case .bytes(let data, _) = try TileReader(store: store).bytes(of: key, { _ in true }) {
+                isFirstGzip = Gzip.isMarked(data)
+            }
+        }
+        return plan.commonCompression(isFirstGzip: isFirstGzip)
+    }
+
+    private func summary(_ plan: PackagePlan, _ packing: PackagePlan.Packing) throws -> ArchiveSummary {
         var metadata = metadata
         metadata.name = metadata.name ?? source.description
         metadata.tileFormat = plan.format
@@ -125,7 +138,8 @@ public struct ArchiveExport {
             }
         }
         metadata.regions = try region.map { [ArchiveRegion($0)] } ?? regions()
-        return ArchiveSummary(metadata: metadata, isGzip: filling.isGzip)
+        guard case .all(let compression) = packing else { return ArchiveSummary(metadata: metadata) }
+        return ArchiveSummary(metadata: metadata, compression: compression)
     }
 
     private func regions() throws -> [ArchiveRegion] {
@@ -143,31 +157,28 @@ public struct ArchiveExport {
     private struct Filling {
         let export: ArchiveExport
         let plan: PackagePlan
+        let packing: PackagePlan.Packing
         let observer: any TransferObserver
         var report: TransferReport
         private var table: ContentTable
-        private var plain = 0
-        private var compressed = 0
 
         init(
-            export: ArchiveExport, plan: PackagePlan, observer: any TransferObserver, report: TransferReport
+            export: ArchiveExport, plan: PackagePlan, packing: PackagePlan.Packing, observer: any TransferObserver,
+            report: TransferReport
         ) throws {
             self.export = export
             self.plan = plan
+            self.packing = packing
             self.observer = observer
             self.report = report
             table = try ContentTable(count: plan.contentCount)
         }
-
-        /// Whether all that was written is gzip.
-        var isGzip: Bool { compressed > 0 && plain == 0 }
 
         mutating func take(_ tile: PackagePlan.Tile, _ writer: any ArchiveWriter) throws {
             var place = try table.place(of: tile.content)
             if place == nil {
                 guard let (data, isExpected) = try load(tile) else { return }
                 place = .init(position: try writer.add(data), length: UInt64(data.count))
-                if Gzip.isMarked(data) { compressed += 1 } else { plain += 1 }
                 // One that has changed since the plan was made is this tile's alone.
                 if isExpected, let place { try table.set(tile.content, place) }
             }
@@ -200,17 +211,24 @@ public struct ArchiveExport {
             }
             guard !data.isEmpty else { return skip(key, "it is empty") }
             switch tile.recoding {
-            case .none: return (data, isExpected)
             case .compress: return (Gzip.isMarked(data) ? data : try Gzip.encode(data), isExpected)
-            case .unpackPicture:
-                let entry = try export.store.entry(for: key)
-                let encoding = entry?.metadata.response.contentEncoding
-                switch PlainPicture.bytes(data, format: "png", encoding: encoding) {
-                case .bytes(let bytes): return (bytes, isExpected)
-                case .unknownEncoding(let encoding):
-                    return skip(key, "it is stored with the content encoding \(encoding)")
-                case .damaged: return fail(key, "its gzip encoding is broken, or it is too large")
+            case .none where packing != .all(.none) || !Gzip.isMarked(data): return (data, isExpected)
+            case .none, .unpack:
+                guard let plain = Gzip.tile(data) else {
+                    return fail(key, "its gzip encoding is broken, or it is too large")
                 }
+                return (plain, isExpected)
+            case .leaveOut:
+                let encoding = try export.store.entry(for: key)?.metadata.response.contentEncoding ?? "another"
+                return skip(key, "it is stored with the content encoding \(encoding), \(cannotSay)")
+            }
+        }
+
+        private var cannotSay: String {
+            switch packing {
+            case .eachTile: "which MBTiles cannot say"
+            case .all(let compression):
+                "and the package says of all tiles alike that their compression is \(compression)"
             }
         }
 

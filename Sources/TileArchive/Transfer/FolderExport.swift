@@ -13,12 +13,14 @@ import Foundation
 /// completes what was stopped.
 struct FolderExport {
     let store: TileStore
-    let folder: FolderHandle
+    let path: String
     let rowsFromSouth: Bool
     let region: RegionFilter?
     let observer: any TransferObserver
 
     private var report = TransferReport()
+    /// Made with the first tile, so that an export of nothing leaves nothing.
+    private var folder: FolderHandle?
     // The entries come column by column, so the last column's folder is nearly always the next one's, too.
     private var column: (zoom: Int, x: Int, folder: FolderHandle)?
     // Names written for the current tile: its formats may end in one file.
@@ -34,7 +36,8 @@ struct FolderExport {
         store: TileStore, path: String, rowsFromSouth: Bool, region: RegionFilter?, observer: any TransferObserver
     ) throws {
         self.store = store
-        folder = try FolderHandle.make(path)
+        self.path = path
+        folder = try FolderHandle.open(path)
         self.rowsFromSouth = rowsFromSouth
         self.region = region
         self.observer = observer
@@ -43,7 +46,7 @@ struct FolderExport {
     /// Exports what is selected, or as much as was done when the observer stopped it.
     mutating func run(_ selection: EntrySelection) throws -> TransferReport {
         // What a killed export has left; an hour keeps clear of one that is running.
-        try folder.sweep(olderThan: 3600) { name in
+        try folder?.sweep(olderThan: 3600) { name in
             name.hasPrefix(Self.leftoverPrefix) && name.hasSuffix(Self.leftoverSuffix)
         }
         do {
@@ -80,10 +83,10 @@ struct FolderExport {
         }
         let format = tile.format ?? TileContent.format(ofMediaType: entry.metadata.response.mediaType, data: data)
         let content: Data
-        switch PlainPicture.bytes(data, format: format, encoding: entry.metadata.response.contentEncoding) {
+        switch FileContent(data, format: format, encoding: entry.metadata.response.contentEncoding) {
         case .bytes(let bytes): content = bytes
         case .unknownEncoding(let encoding):
-            return skip(entry.key, "it is stored with the content encoding \(encoding)")
+            return skip(entry.key, "it is stored with the content encoding \(encoding), which a file cannot say")
         case .damaged: return fail(entry.key, "its gzip encoding is broken, or it is too large")
         }
 
@@ -94,13 +97,15 @@ struct FolderExport {
         guard written.names.insert(name).inserted else {
             return skip(entry.key, "another entry's file has the name \(place).\(format)")
         }
-        let folder = try columnFolder(zoom: tile.z, x: tile.x)
+        let root = try self.folder ?? FolderHandle.make(path)
+        self.folder = root
+        let folder = try columnFolder(root, zoom: tile.z, x: tile.x)
         switch folder.read(name, limit: content.count) {
         case .bytes(content): break
         case .link:
             throw ArchiveError(
                 .io, "\(folder.path)/\(name) is a symbolic link, and nothing is written there: move it away")
-        default: try self.folder.write(content, as: temporary, thenTo: folder, name: name)
+        default: try root.write(content, as: temporary, thenTo: folder, name: name)
         }
         report.tiles += 1
         report.bytes += content.count
@@ -108,32 +113,29 @@ struct FolderExport {
             TransferProgress(tiles: report.tiles, total: nil, bytes: report.bytes, place: place))
     }
 
-    private mutating func columnFolder(zoom: Int, x: Int) throws -> FolderHandle {
+    private mutating func columnFolder(_ root: FolderHandle, zoom: Int, x: Int) throws -> FolderHandle {
         if let column, column.zoom == zoom, column.x == x { return column.folder }
-        let opened = try folder.makeSubfolder(String(zoom)).makeSubfolder(String(x))
+        let opened = try root.makeSubfolder(String(zoom)).makeSubfolder(String(x))
         column = (zoom, x, opened)
         return opened
     }
 }
 
-/// Pictures leave a cache without a content encoding: programs expect them so in folders and packages.
-enum PlainPicture {
+/// A tile's bytes as a file has them, which cannot say how it is encoded.
+///
+/// Programs expect pictures and JSON plain, and tell by the first bytes whether a vector tile is gzip. Other encodings
+/// cannot be told from bytes.
+private enum FileContent {
     case bytes(Data)
     case unknownEncoding(String)
     case damaged
 
-    /// The bytes for a file; what is no picture stays as it is.
-    static func bytes(_ data: Data, format: String, encoding: String?) -> PlainPicture {
-        guard TileContent.isRaster(format: format), let encoding = encoding?.lowercased(), encoding != "identity" else {
-            return .bytes(data)
+    init(_ data: Data, format: String, encoding: String?) {
+        switch StoredCoding(encoding) {
+        case .none: self = .bytes(data)
+        case .gzip where !TileContent.isPlain(format: format): self = .bytes(data)
+        case .gzip: self = Gzip.tile(data).map { .bytes($0) } ?? .damaged
+        case .brotli, .zstd, .other: self = .unknownEncoding(encoding ?? "")
         }
-        guard isGzip(encoding) else { return .unknownEncoding(encoding) }
-        return Gzip.decode(data, limit: 64 << 20).map { .bytes($0) } ?? .damaged
-    }
-
-    /// Whether a content encoding is gzip by one of its names (RFC 9110 §8.4.1.3).
-    static func isGzip(_ encoding: String?) -> Bool {
-        guard let encoding = encoding?.lowercased() else { return false }
-        return encoding == "gzip" || encoding == "x-gzip"
     }
 }

@@ -22,10 +22,29 @@ struct PackagePlan {
     /// What has to be done to bytes before they go into a package.
     enum Recoding: UInt32, BitwiseCopyable {
         case none
-        /// Decompress a picture.
-        case unpackPicture
-        /// Compress, because all vector tiles of the package are.
+        /// Decompress.
+        case unpack
+        /// Compress, because all tiles of the package are.
         case compress
+        /// Leave the tile out: the package cannot say how it is encoded.
+        case leaveOut
+    }
+
+    /// How a tile is stored.
+    private enum Form: UInt32, BitwiseCopyable, CaseIterable {
+        /// Vector tiles, and what nobody knows.
+        case plain, gzip
+        /// Pictures and JSON, which programs expect plain.
+        case picture, gzipPicture
+        case brotli, zstd, other
+    }
+
+    /// How a package says what its tiles are encoded with.
+    enum Packing: Equatable {
+        /// Not at all: readers look at each tile, and know gzip.
+        case eachTile
+        /// Once for all tiles.
+        case all(PMTilesCompression)
     }
 
     /// Scale and format of a tile's key.
@@ -39,11 +58,11 @@ struct PackagePlan {
         var digest: BlobDigest
         var tile: UInt64
         var variant: UInt32
-        var recoding: Recoding
+        var form: Form
 
         static func < (a: Named, b: Named) -> Bool {
             if a.digest != b.digest { return a.digest < b.digest }
-            return a.recoding == b.recoding ? a.tile < b.tile : a.recoding.rawValue < b.recoding.rawValue
+            return a.form == b.form ? a.tile < b.tile : a.form.rawValue < b.form.rawValue
         }
     }
 
@@ -58,7 +77,9 @@ struct PackagePlan {
     private(set) var zooms: ClosedRange<Int>?
     private var corner = (west: Int.max, north: Int.max, east: Int.min, south: Int.min)
     private(set) var formats: [String: Int] = [:]
-    private var isCompressed = (vector: 0, plain: 0)
+    private var forms: [Int] = Array(repeating: 0, count: Form.allCases.count)
+    /// Where the first vector tile is that is said to be plain.
+    private(set) var firstPlain: TileAddress?
 
     /// Takes an entry in; entries come in the order of their keys.
     ///
@@ -75,24 +96,47 @@ struct PackagePlan {
         }
         let format = address.format ?? TileContent.format(ofMediaType: response.mediaType)
         formats[format, default: 0] += 1
-        var recoding = Recoding.none
-        if TileContent.isRaster(format: format) {
-            if let encoding = response.contentEncoding, encoding.lowercased() != "identity" {
-                recoding = .unpackPicture
+        let isPlain = TileContent.isPlain(format: format)
+        let form: Form =
+            switch StoredCoding(response.contentEncoding) {
+            case .none: isPlain ? .picture : .plain
+            case .gzip: isPlain ? .gzipPicture : .gzip
+            case .brotli: .brotli
+            case .zstd: .zstd
+            case .other: .other
             }
-        } else if PlainPicture.isGzip(response.contentEncoding) {
-            isCompressed.vector += 1
-        } else if response.contentEncoding == nil {
-            isCompressed.plain += 1
-            recoding = .compress
-        }
+        forms[Int(form.rawValue)] += 1
+        if form == .plain, firstPlain == nil { firstPlain = address }
         widen(address)
         try named.add(
             Named(
                 digest: blob, tile: TileID.number(z: address.z, x: address.x, y: address.y), variant: number ?? 0,
-                recoding: recoding))
+                form: form))
         count += 1
         return true
+    }
+
+    /// What a package whose tiles are all encoded alike says of them: what most of them can be brought to.
+    ///
+    /// - Parameter isFirstGzip: Whether the bytes of ``firstPlain`` are gzip, as some servers send without saying so.
+    func commonCompression(isFirstGzip: Bool) -> PMTilesCompression {
+        func count(_ forms: Form...) -> Int { forms.reduce(0) { $0 + self.forms[Int($1.rawValue)] } }
+        let known = count(.plain, .gzip, .picture, .gzipPicture)
+        if count(.brotli) > max(known, count(.zstd)) { return .brotli }
+        if count(.zstd) > known { return .zstd }
+        return count(.gzip) > 0 || isFirstGzip ? .gzip : .none
+    }
+
+    private static func recoding(_ form: Form, _ packing: Packing) -> Recoding {
+        switch (packing, form) {
+        case (.eachTile, .gzipPicture), (.all(.none), .gzipPicture): .unpack
+        case (.eachTile, .plain), (.eachTile, .gzip), (.eachTile, .picture): .none
+        case (.all(.gzip), .plain), (.all(.gzip), .picture): .compress
+        case (.all(.gzip), .gzip), (.all(.gzip), .gzipPicture): .none
+        case (.all(.none), .plain), (.all(.none), .picture): .none
+        case (.all(.brotli), .brotli), (.all(.zstd), .zstd): .none
+        default: .leaveOut
+        }
     }
 
     private mutating func widen(_ tile: TileAddress) {
@@ -112,15 +156,12 @@ struct PackagePlan {
 
     /// The tiles with the numbers of their contents, ready to be visited in the package's order.
     ///
-    /// - Parameter compressing: Whether plain vector tiles are compressed where others are: a package that can only say
-    ///   so for all of its tiles.
-    mutating func numbered(compressing: Bool) throws -> RecordSorter<Tile> {
-        let compresses = compressing && isCompressed.vector > 0
+    mutating func numbered(_ packing: Packing) throws -> RecordSorter<Tile> {
         let tiles = RecordSorter<Tile>()
         var last: (digest: BlobDigest, recoding: Recoding)?
         var next: UInt64 = 0
         try named.forEach { tile in
-            let recoding = tile.recoding == .compress && !compresses ? .none : tile.recoding
+            let recoding = Self.recoding(tile.form, packing)
             if last?.digest != tile.digest || last?.recoding != recoding {
                 last = (tile.digest, recoding)
                 next += 1
