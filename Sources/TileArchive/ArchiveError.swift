@@ -7,7 +7,7 @@ public struct ArchiveError: Error, Sendable, CustomStringConvertible {
     /// More may be added.
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Kind: String {
-            case notFound, notAnArchive, unsupported, damaged, invalidValue, busy, diskFull, io
+            case notFound, notAnArchive, unsupported, damaged, invalidValue, tooMany, busy, diskFull, io
         }
         private let kind: Kind
 
@@ -21,6 +21,8 @@ public struct ArchiveError: Error, Sendable, CustomStringConvertible {
         public static let damaged = Code(kind: .damaged)
         /// The caller asks for something impossible.
         public static let invalidValue = Code(kind: .invalidValue)
+        /// The archive has more tiles than the caller allows.
+        public static let tooMany = Code(kind: .tooMany)
         /// Another process is writing the file.
         public static let busy = Code(kind: .busy)
         /// The disk or the quota is full.

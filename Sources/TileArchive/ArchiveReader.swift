@@ -86,6 +86,21 @@ package protocol GlancingReader: ArchiveReader {
     func tileNow(z: Int, x: Int, y: Int) throws -> ArchiveGlance
 }
 
+/// An archive that counts its tiles without reading them.
+package protocol CountingReader: ArchiveReader {
+    /// Whether it has more tiles than that; `false` where damage is found before so many.
+    func hasMoreTiles(than most: Int) -> Bool
+}
+
+/// An archive that may go on for long without coming to a tile, and can be stopped then too.
+package protocol StoppableReader: ArchiveReader {
+    /// Goes through all tiles until the body returns `false` or `isStopped` says so, which is asked between tiles too.
+    func forEachTile(unless isStopped: () -> Bool, _ body: (ArchiveStep) throws -> Bool) throws
+
+    /// ``ArchiveReader/tileCount``, unless that takes too long or `isStopped` says that nobody wants it any more.
+    func tileCount(unless isStopped: () -> Bool) -> Int?
+}
+
 /// The kinds of archive.
 public enum ArchiveFormat: String, Sendable, CaseIterable, CustomStringConvertible {
     /// A folder of files `z/x/y.ext`.

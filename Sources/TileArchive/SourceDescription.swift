@@ -5,13 +5,6 @@ import FoundationEssentials
 #else
 import Foundation
 #endif
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
 
 /// What is known of a cache's source besides its tiles: the map's name, who is to be named, its layers.
 ///
@@ -55,7 +48,7 @@ public struct SourceDescription: Sendable {
         }
         merged.bounds = news.bounds ?? merged.bounds
         merged.center = news.center ?? merged.center
-        for member in news.others { merged.set(member.name, member.value) }
+        merged.take(news.others)
         // Regions are the manifest's business.
         merged.regions = []
         guard merged != old else { return }
@@ -71,16 +64,17 @@ public struct SourceDescription: Sendable {
         if let center = metadata.center {
             members.append(JSON.Member("center", .string("\(center.longitude),\(center.latitude),\(center.zoom)")))
         }
-        let folder = try root.makeSubfolder("sources")
+        let data = Data((JSON.object(members).text + "\n").utf8)
+        // What could not be read again would be lost with the next import.
+        guard data.count <= Self.largest else {
+            throw ArchiveError(
+                .invalidValue,
+                "what the archives say of source \(source) comes to \(data.count) bytes, more than \(Self.largest): it is "
+                    + "not kept, and the tiles are not concerned")
+        }
+        let owner = root.ownerOfNewFiles
+        let folder = try root.makeSubfolder("sources", owner: owner)
         let temporary = ".\(UInt64.random(in: .min ... .max)).part"
-        try folder.write(Data((JSON.object(members).text + "\n").utf8), as: temporary, thenTo: folder, name: name)
-        giveToOwner()
-    }
-
-    /// What root writes belongs to whom the cache belongs to, so that they can write it again.
-    private func giveToOwner() {
-        var status = stat()
-        guard geteuid() == 0, stat(cache, &status) == 0 else { return }
-        for path in ["\(cache)/sources", "\(cache)/sources/\(name)"] { _ = lchown(path, status.st_uid, status.st_gid) }
+        try folder.write(data, as: temporary, thenTo: folder, name: name, owner: owner)
     }
 }

@@ -52,12 +52,41 @@ public struct ArchiveMetadata: Sendable, Equatable {
     static let regionsName = "tilecache:regions"
 
     /// Reads the members of a JSON object, as PMTiles has them; takes strings where numbers are meant.
-    init(json members: [JSON.Member]) {
-        for member in members { set(member.name, member.value) }
+    init(json members: [JSON.Member]) { take(members) }
+
+    /// How many statements are kept that are not understood here.
+    static let mostOthers = 1000
+
+    /// What describes one file and not the map: it would be wrong in the file that is written from the tiles.
+    private static let aboutTheFile: Set<String> = [
+        "scheme", "compression", "filesize", "agg_tiles_hash", "antimeridian_adjusted_bounds",
+    ]
+
+    /// Takes statements over; of several with one name the last counts.
+    ///
+    /// Those that are not understood are kept among ``others``, up to ``mostOthers``.
+    /// - Returns: How many were left out because they are too many.
+    @discardableResult
+    mutating func take(_ members: some Sequence<JSON.Member>) -> Int {
+        var places: [String: Int] = [:]
+        for (i, member) in others.enumerated() { places[member.name] = i }
+        var leftOut = 0
+        for member in members where !understand(member.name, member.value) {
+            if Self.aboutTheFile.contains(member.name) { continue }
+            if let place = places[member.name] {
+                others[place].value = member.value
+            } else if others.count < Self.mostOthers {
+                places[member.name] = others.count
+                others.append(member)
+            } else {
+                leftOut += 1
+            }
+        }
+        return leftOut
     }
 
-    /// Takes one statement over; one that cannot be understood is kept among the others.
-    mutating func set(_ name: String, _ value: JSON) {
+    /// Takes one statement over; `false` if it is none that is known here.
+    private mutating func understand(_ name: String, _ value: JSON) -> Bool {
         let text = value.string
         switch name {
         case "name" where text != nil: self.name = text
@@ -69,10 +98,9 @@ public struct ArchiveMetadata: Sendable, Equatable {
         case "bounds": bounds = Self.numbers(value).flatMap { Self.box($0) }
         case "center": center = Self.numbers(value).flatMap { Self.center($0) }
         case Self.regionsName: regions = Self.regions(value)
-        default:
-            others.removeAll { $0.name == name }
-            others.append(JSON.Member(name, value))
+        default: return false
         }
+        return true
     }
 
     private mutating func widen(from low: Int, to high: Int) { zooms = low...max(low, high) }
@@ -215,12 +243,20 @@ extension ArchiveMetadata {
         for (name, value) in [("name", name), ("description", description), ("attribution", attribution)] {
             if let value { members.append(JSON.Member(name, .string(value))) }
         }
-        members += others
+        // A name that is no text is among the others.
+        let written = Set(members.map(\.name))
+        members += others.filter { !written.contains($0.name) }
         if !regions.isEmpty { members.append(JSON.Member(Self.regionsName, regionsJSON)) }
         return members
     }
 
-    /// The rows that MBTiles keeps: texts by name, and what is no text in the row `json`.
+    /// Names of rows that have a meaning of their own.
+    private static let reservedRows: Set<String> = [
+        "name", "format", "bounds", "center", "minzoom", "maxzoom", "description", "attribution", "json", regionsName,
+    ]
+
+    /// The rows that MBTiles keeps, each name once: texts by name, and in the row `json` what is no text or has the name
+    /// of a row that means something else.
     var mbtilesRows: [(name: String, value: String)] {
         var rows: [(name: String, value: String)] = [("name", name ?? "tiles"), ("format", tileFormat ?? "bin")]
         if let bounds { rows.append(("bounds", bounds.description)) }
@@ -233,7 +269,14 @@ extension ArchiveMetadata {
         if let attribution { rows.append(("attribution", attribution)) }
         var structured: [JSON.Member] = []
         for member in others {
-            if let text = member.value.string { rows.append((member.name, text)) } else { structured.append(member) }
+            // SQLite's texts end at a NUL: two names that differ after it would be one.
+            if let text = member.value.string, !Self.reservedRows.contains(member.name),
+                !member.name.utf8.contains(0), !text.utf8.contains(0)
+            {
+                rows.append((member.name, text))
+            } else {
+                structured.append(member)
+            }
         }
         if !structured.isEmpty { rows.append(("json", JSON.object(structured).text)) }
         if !regions.isEmpty { rows.append((Self.regionsName, regionsJSON.text)) }

@@ -28,6 +28,7 @@ final class InputFile: Sendable {
     private let identity: FileIdentity
 
     convenience init(_ path: String) throws {
+        guard !path.isEmpty else { throw ArchiveError(.invalidValue, "the archive's path is empty: name a file") }
         // O_NONBLOCK: opening a pipe must not wait for its writer.
         let number = openFile(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
         guard number >= 0 else { throw ArchiveError.system("cannot open \(path)") }
@@ -38,7 +39,10 @@ final class InputFile: Sendable {
         var status = stat()
         guard fstat(open.number, &status) == 0 else { throw ArchiveError.system("cannot examine \(path)") }
         guard status.st_mode & S_IFMT == S_IFREG else {
-            throw ArchiveError(.notAnArchive, "\(path) is not a file")
+            let isFolder = status.st_mode & S_IFMT == S_IFDIR
+            throw ArchiveError(
+                .notAnArchive,
+                "\(path) is \(isFolder ? "a folder (--format folder reads one)" : "not a file")")
         }
         self.path = path
         self.open = open

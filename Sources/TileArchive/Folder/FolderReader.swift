@@ -7,7 +7,7 @@ import Foundation
 /// Reads a folder of files `z/x/y.ext` or `z/x/y@2x.ext`, zoom by zoom and column by column.
 ///
 /// Everything is reached through open folders and never through a symbolic link in them.
-package final class FolderReader: ArchiveReader {
+package final class FolderReader: StoppableReader {
     private static let largestTile = 64 << 20
     /// What a look-up without a template tries, one after another.
     private static let endings = ["png", "jpg", "pbf", "webp", "mvt", "jpeg", "avif", "gif", "pbf.gz", "json", "bin"]
@@ -25,6 +25,9 @@ package final class FolderReader: ArchiveReader {
     ///   - rowsFromSouth: Whether rows are counted from the south (TMS).
     /// - Throws: ``ArchiveError``; `notFound` where there is nothing.
     package init(_ path: String, rowsFromSouth: Bool = false) throws {
+        guard !path.isEmpty else {
+            throw ArchiveError(.invalidValue, "the path of the tiles is empty: name a folder or a file")
+        }
         self.path = path
         var root = path
         var south = rowsFromSouth
@@ -56,6 +59,7 @@ package final class FolderReader: ArchiveReader {
     package var format: ArchiveFormat { .folder }
     package var metadata: ArchiveMetadata { ArchiveMetadata() }
     package var tileCount: Int? { nil }
+    package func tileCount(unless isStopped: () -> Bool) -> Int? { nil }
     package var modified: Int64? { nil }
     package var warnings: [String] { [] }
 
@@ -89,12 +93,18 @@ package final class FolderReader: ArchiveReader {
     }
 
     package func forEachTile(_ body: (ArchiveStep) throws -> Bool) throws {
+        try forEachTile(unless: { false }, body)
+    }
+
+    package func forEachTile(unless isStopped: () -> Bool, _ body: (ArchiveStep) throws -> Bool) throws {
         for zoom in try numbered(folder, below: 29, body) ?? [] {
             guard let columns = try folder.subfolder(String(zoom)) else {
                 guard try skip("\(folder.path)/\(zoom)", Self.noFolder, body) else { return }
                 continue
             }
             for column in try numbered(columns, below: 1 << zoom, body) ?? [] {
+                // A folder may have any number of columns without a file in them.
+                if isStopped() { return }
                 guard let rows = try columns.subfolder(String(column)) else {
                     guard try skip("\(columns.path)/\(column)", Self.noFolder, body) else { return }
                     continue

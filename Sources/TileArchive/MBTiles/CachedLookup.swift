@@ -25,6 +25,7 @@ final class CachedLookup: Sendable {
             // As for the other connection: nothing but reading, and a damaged page is seen before it is used.
             let settings = "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA cache_size = -4096"
             _enableDoubleQuotedStringLiterals(database)
+            sqlite3_limit(database, SQLITE_LIMIT_LENGTH, 64 << 20)
             guard sqlite3_exec(database, settings, nil, nil, nil) == SQLITE_OK,
                 sqlite3_prepare_v2(database, sql, -1, &statement, nil) == SQLITE_OK, let statement
             else {

@@ -1,4 +1,5 @@
 import GRDB
+import GRDBSQLite
 import TileStore
 
 #if canImport(FoundationEssentials)
@@ -85,6 +86,8 @@ struct MBTilesDatabase: Sendable {
         configuration.prepareDatabase { db in
             // A view from outside gets no functions with side effects, and a damaged page is seen before it is used.
             try db.execute(sql: "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA cache_size = -4096")
+            // Nor values of a gigabyte that it makes up. Contents of any size that lie in a table can still be passed over.
+            sqlite3_limit(db.sqliteConnection, SQLITE_LIMIT_LENGTH, 64 << 20)
         }
         let queue = try reporting { try DatabaseQueue(path: address, configuration: configuration) }
         guard file.isInPlace else {

@@ -10,7 +10,7 @@ import Foundation
 /// Reads MBTiles 1.3, and files that only resemble it: views, other schemas, no indexes, no metadata.
 ///
 /// Nothing is written, neither to the file nor next to it.
-package final class MBTilesReader: GlancingReader {
+package final class MBTilesReader: GlancingReader, StoppableReader {
     /// The largest tile that is read.
     package static let largestTile = 32 << 20
 
@@ -19,6 +19,7 @@ package final class MBTilesReader: GlancingReader {
     package let modified: Int64?
     package let warnings: [String]
     private let rows: Rows
+    private let limits: MBTilesLimits
     private let session: Locked<MBTilesSession>
 
     /// How the rows of an MBTiles file are counted.
@@ -34,10 +35,11 @@ package final class MBTilesReader: GlancingReader {
     /// Opens a file and reads its metadata.
     ///
     /// - Throws: ``ArchiveError``.
-    package init(_ path: String, rows: Rows = .asDeclared) throws {
+    package init(_ path: String, rows: Rows = .asDeclared, limits: MBTilesLimits = MBTilesLimits()) throws {
         self.path = path
         self.rows = rows
-        let session = try MBTilesSession(MBTilesDatabase(path))
+        self.limits = limits
+        let session = try MBTilesSession(MBTilesDatabase(path), limits: limits)
         self.session = Locked(session)
         modified = session.database.file.modified
         metadata = session.contents.metadata
@@ -52,9 +54,11 @@ package final class MBTilesReader: GlancingReader {
 
     package var format: ArchiveFormat { .mbtiles }
 
-    package var tileCount: Int? {
+    package var tileCount: Int? { tileCount(unless: { false }) }
+
+    package func tileCount(unless isStopped: () -> Bool) -> Int? {
         // Only for showing how far something is: where it cannot be had, nothing is lost.
-        try? session.withLock({ $0 }).count()
+        try? session.withLock({ $0 }).count(unless: isStopped)
     }
 
     /// The row of a tile, as the file counts them.
@@ -74,7 +78,7 @@ package final class MBTilesReader: GlancingReader {
     private func current() throws -> MBTilesSession {
         let session = session.withLock { $0 }
         if session.database.isUnchanged { return session }
-        let next = try MBTilesSession(MBTilesDatabase(session.database.file.examinedAnew()))
+        let next = try MBTilesSession(MBTilesDatabase(session.database.file.examinedAnew()), limits: limits)
         self.session.withLock { $0 = next }
         return next
     }
@@ -112,18 +116,34 @@ package final class MBTilesReader: GlancingReader {
     }
 
     package func forEachTile(_ body: (ArchiveStep) throws -> Bool) throws {
+        try forEachTile(unless: { false }, body)
+    }
+
+    package func forEachTile(unless isStopped: () -> Bool, _ body: (ArchiveStep) throws -> Bool) throws {
         // A connection of its own: the body may look up tiles meanwhile.
         let session = try current()
         let database = session.database
         let queue = try database.open()
-        try database.reporting {
-            // One transaction, so that a writer's changes are seen all or not at all.
-            try queue.read { db in
-                let rows = try Row.fetchCursor(db, sql: session.shape.scanSQL)
-                while let row = try rows.next() {
-                    guard try body(step(row, session)) else { return }
+        try withoutActuallyEscaping(isStopped) { isStopped in
+            let meter = QueryMeter(steps: limits.stepsBetweenRows, isStopped: isStopped)
+            do {
+                // One transaction, so that a writer's changes are seen all or not at all.
+                try queue.read { db in
+                    try meter.watch(db) {
+                        let rows = try Row.fetchCursor(db, sql: session.shape.scanSQL)
+                        while let row = try rows.next() {
+                            meter.restart()
+                            guard try body(step(row, session)) else { return }
+                        }
+                    }
                 }
-            }
+            } catch let error as DatabaseError where error.resultCode == .SQLITE_INTERRUPT {
+                guard meter.wasStopped else {
+                    throw ArchiveError(
+                        .unsupported,
+                        "\(path): its view 'tiles' computes for too long without giving a tile: it may have no end")
+                }
+            } catch let error as DatabaseError { throw ArchiveError(error, path) }
         }
         try database.checkUnchanged()
     }
@@ -133,7 +153,7 @@ package final class MBTilesReader: GlancingReader {
         func skipped(_ why: String) -> ArchiveStep {
             let place = (0..<3).map { i -> String in
                 let value: DatabaseValue = row[i]
-                return "\(value)"
+                return String("\(value)".prefix(40))
             }
             return .skipped(what: "\(path): row \(place.joined(separator: "/"))", why: why, count: 1)
         }

@@ -13,15 +13,13 @@ struct MBTilesShape: Sendable {
     /// - Throws: ``ArchiveError`` where there are no tiles in any form that is known.
     init(_ db: Database, path: String) throws {
         let rows = try Row.fetchAll(
-            db, sql: "SELECT lower(name), type, sql FROM sqlite_master WHERE type IN ('table', 'view')")
+            db, sql: "SELECT lower(name), type FROM sqlite_master WHERE type IN ('table', 'view') LIMIT 10000")
         var kinds: [String: String] = [:]
-        var text: [String: String] = [:]
         for row in rows {
             guard let name = String.fromDatabaseValue(row[0]), let kind = String.fromDatabaseValue(row[1]) else {
                 continue
             }
             kinds[name] = kind
-            text[name] = String.fromDatabaseValue(row[2])?.lowercased()
         }
         let known = kinds["tiles"] != nil
         if known {
@@ -45,14 +43,28 @@ struct MBTilesShape: Sendable {
         }
         // A view without an index below it is counted by going through all of it; its table is cheaper.
         counted = ["map", "tiles_shallow"].first { kinds[$0] == "table" && kinds["tiles"] != "table" } ?? source
-        let isTable = kinds["tiles"] == "table"
-        order = isTable && text["tiles"]?.contains("without rowid") != true ? "ORDER BY rowid DESC" : ""
+        let rowNumber = kinds["tiles"] == "table" ? try Self.rowNumber(db) : nil
+        order = rowNumber.map { "ORDER BY \($0) DESC" } ?? ""
         do { _ = try db.makeStatement(sql: scanSQL) } catch let error as DatabaseError {
             throw ArchiveError(
                 .notAnArchive,
                 "\(path) is an SQLite database, but no MBTiles: \(error.message ?? "its tables have other columns")",
                 cause: error)
         }
+    }
+
+    /// By which name the table `tiles` has the numbers of its rows; `nil` for one without.
+    ///
+    /// SQLite is asked, since a schema's text can be written in many ways. A column of one of these names hides the number.
+    private static func rowNumber(_ db: Database) throws -> String? {
+        let columns = try Row.fetchAll(db, sql: "PRAGMA table_info(tiles)").compactMap {
+            String.fromDatabaseValue($0["name"])?.lowercased()
+        }
+        guard let name = ["rowid", "_rowid_", "oid"].first(where: { !columns.contains($0) }) else { return nil }
+        do {
+            _ = try db.makeStatement(sql: "SELECT \(name) FROM tiles")
+            return name
+        } catch let error as DatabaseError where error.resultCode == .SQLITE_ERROR { return nil }
     }
 
     /// The content; NULL for one that is too large or is no content.
@@ -89,7 +101,9 @@ struct MBTilesShape: Sendable {
     func isSearchable(_ db: Database) throws -> Bool {
         let plan = try Row.fetchAll(db, sql: "EXPLAIN QUERY PLAN " + lookupSQL, arguments: [0, 0, 0])
         return !plan.contains { row in
-            String.fromDatabaseValue(row["detail"])?.hasPrefix("SCAN") ?? false
+            guard let detail = String.fromDatabaseValue(row["detail"]) else { return false }
+            // An automatic index is made for each look-up, by a scan.
+            return detail.hasPrefix("SCAN") || detail.contains(" AUTOMATIC ")
         }
     }
 }

@@ -10,7 +10,7 @@ import Foundation
 /// Reads PMTiles, version 3.
 ///
 /// A look-up costs one read of the file once its directory is known; directories are kept up to a bound.
-package final class PMTilesReader: GlancingReader {
+package final class PMTilesReader: GlancingReader, CountingReader {
     /// The largest tile that is read.
     package static let largestTile = 32 << 20
     /// Directories nest at most so deep; the format's own readers go no further.
@@ -76,7 +76,12 @@ package final class PMTilesReader: GlancingReader {
             if let bytes = try unpacked(header.metadata, header, file, limit: mostMetadata, "the metadata"),
                 let members = JSON(bytes)?.members
             {
-                metadata = ArchiveMetadata(json: members)
+                let leftOut = metadata.take(members)
+                if leftOut > 0 {
+                    warnings.append(
+                        "\(file.path): \(leftOut) names of its metadata are not kept: they are more than "
+                            + "\(ArchiveMetadata.mostOthers)")
+                }
             } else {
                 warnings.append("\(file.path): its metadata is no JSON, or too large, and is not used")
             }
@@ -234,6 +239,34 @@ package final class PMTilesReader: GlancingReader {
 
     package func forEachTile(_ body: (ArchiveStep) throws -> Bool) throws {
         _ = try visit(root, tiles: 0..<TileID.formatEnd, level: 0, body)
+    }
+
+    /// Counts tiles in the directories alone: one entry of a few bytes may stand for billions.
+    package func hasMoreTiles(than most: Int) -> Bool {
+        do { return try count(root, tiles: 0..<TileID.formatEnd, level: 0, below: UInt64(max(0, most))) == nil } catch {
+            // The tiles before the damage can be read all the same.
+            return false
+        }
+    }
+
+    /// How many tiles a directory and those below it have; `nil` if they are more than that.
+    private func count(
+        _ directory: PMTilesDirectory, tiles: Range<UInt64>, level: Int, below most: UInt64
+    ) throws -> UInt64? {
+        var sum: UInt64 = 0
+        for (index, entry) in directory.entries.enumerated() {
+            if entry.run == 0 {
+                guard level + 1 < Self.mostLevels else { throw tooDeep }
+                let tiles = range(of: index, in: directory, tiles)
+                guard let more = try count(leaf(entry, tiles: tiles), tiles: tiles, level: level + 1, below: most - sum)
+                else { return nil }
+                sum += more
+            } else if entry.tile < TileID.end {
+                sum += min(entry.end, TileID.end) - entry.tile
+            }
+            if sum > most { return nil }
+        }
+        return sum
     }
 
     /// Visits a directory and those below it; `false` once the body wants no more.

@@ -25,6 +25,10 @@ public struct ArchiveImport {
     ///
     /// Otherwise an imported tile replaces what is there.
     public var keepsNewer = false
+    /// How many tiles an archive may have: an import of more is refused, or ends there.
+    ///
+    /// A small file can claim billions, and each costs the cache an entry.
+    public var mostTiles = 10_000_000
 
     private static let batchCount = 256
     private static let batchBytes = 2 << 20
@@ -38,17 +42,28 @@ public struct ArchiveImport {
 
     /// Imports all tiles, or as many as were done when the observer stopped it.
     ///
-    /// - Throws: ``ArchiveError`` where the archive is damaged, `StoreError` where the store cannot be written; what was
-    ///   imported so far stays.
+    /// - Throws: ``ArchiveError`` where the archive is damaged or has more than ``mostTiles``, `StoreError` where the store
+    ///   cannot be written; what was imported so far stays.
     public func run(_ archive: any ArchiveReader, observer: any TransferObserver) throws -> TransferReport {
-        var filling = Filling(plan: self, archive: archive, observer: observer)
+        let stoppable = archive as? any StoppableReader
+        let total = stoppable.map { $0.tileCount(unless: { observer.wantsStop }) } ?? archive.tileCount
+        try Self.check(archive, total: total, most: mostTiles)
+        var filling = Filling(plan: self, archive: archive, total: total, observer: observer)
         defer { filling.pipeline.close() }
         do {
-            try archive.forEachTile { step in
+            var wasStopped = false
+            try Self.visit(
+                archive,
+                unless: {
+                    wasStopped = wasStopped || observer.wantsStop
+                    return wasStopped
+                }
+            ) { step in
                 try filling.take(step)
-                if observer.wantsStop { filling.report.wasStopped = true }
-                return !filling.report.wasStopped
+                if observer.wantsStop { wasStopped = true }
+                return !wasStopped
             }
+            filling.report.wasStopped = wasStopped
         } catch let error as ArchiveError {
             // What could be read is as good as the rest would have been.
             try filling.finish()
@@ -56,6 +71,66 @@ public struct ArchiveImport {
         }
         try filling.finish()
         return filling.report
+    }
+
+    /// Whether an archive has a tile that could be imported.
+    ///
+    /// Reads up to the first one; for who would rather not make a cache for nothing.
+    /// - Parameters:
+    ///   - archive: The archive.
+    ///   - isStopped: Asked now and then: `true` ends the search, and no tile counts as found.
+    ///   - skipped: Told what was passed over, and why.
+    /// - Throws: ``ArchiveError`` where the archive is damaged or has more than ``mostTiles``.
+    package static func hasTiles(
+        _ archive: any ArchiveReader, most: Int, unless isStopped: () -> Bool,
+        skipped: (_ what: String, _ why: String, _ count: Int) -> Void
+    ) throws -> Bool {
+        try check(archive, total: nil, most: most)
+        var (found, seen) = (false, 0)
+        try visit(archive, unless: isStopped) { step in
+            seen += 1
+            guard seen <= most else { throw tooMany(archive, most) }
+            switch step {
+            case .skipped(let what, let why, let count): skipped(what, why, count)
+            case .tile(let z, let x, let y, _, _, let tile):
+                if let why = objection(to: tile) { skipped("\(z)/\(x)/\(y)", why, 1) } else { found = true }
+            }
+            return !found && !isStopped()
+        }
+        return found
+    }
+
+    private static func visit(
+        _ archive: any ArchiveReader, unless isStopped: () -> Bool, _ body: (ArchiveStep) throws -> Bool
+    ) throws {
+        if let archive = archive as? any StoppableReader {
+            try archive.forEachTile(unless: isStopped, body)
+        } else {
+            try archive.forEachTile(body)
+        }
+    }
+
+    private static func check(_ archive: any ArchiveReader, total: Int?, most: Int) throws {
+        let counting = archive as? any CountingReader
+        let isOver = counting?.hasMoreTiles(than: most) ?? (total.map { $0 > most } ?? false)
+        if isOver { throw tooMany(archive, most) }
+    }
+
+    private static func tooMany(_ archive: any ArchiveReader, _ most: Int) -> ArchiveError {
+        ArchiveError(
+            .tooMany,
+            "\(archive.path) has more than \(most) tiles, each of which takes an entry of the cache: if that is meant, allow "
+                + "more with --max-tiles")
+    }
+
+    /// Why bytes are no tile; `nil` if they may be one.
+    private static func objection(to tile: ArchivedTile) -> String? {
+        if tile.data.isEmpty { return "it is empty" }
+        // A picture's type was told from its bytes.
+        if tile.mediaType?.hasPrefix("image/") != true, TileContent.isWebPage(tile.data) {
+            return "it is a web page, not a tile"
+        }
+        return nil
     }
 
     /// How many of the imported entries the store still has: its limits may have taken some at once.
@@ -83,12 +158,18 @@ public struct ArchiveImport {
         private var responses: [TileContent: ResponseFields] = [:]
         private var lastResponse: (content: TileContent, fields: ResponseFields)?
         private var last: (key: TileKey, name: String)?
+        private var seen = 0
+        /// Batches that are not recorded yet, in their order.
+        private var unrecorded: [[TileKey]] = []
+        /// The tiles that were stored: only in MBTiles one may come twice, anywhere.
+        private let stored: RecordSorter<UInt64>?
 
-        init(plan: ArchiveImport, archive: any ArchiveReader, observer: any TransferObserver) {
+        init(plan: ArchiveImport, archive: any ArchiveReader, total: Int?, observer: any TransferObserver) {
             self.plan = plan
             self.archive = archive
             self.observer = observer
-            total = archive.tileCount
+            self.total = total
+            stored = archive.format == .mbtiles && !plan.keepsFormat ? RecordSorter() : nil
             batch.reserveCapacity(ArchiveImport.batchCount)
         }
 
@@ -103,6 +184,8 @@ public struct ArchiveImport {
         }
 
         mutating func take(_ step: ArchiveStep) throws {
+            seen += 1
+            guard seen <= plan.mostTiles else { throw ArchiveImport.tooMany(archive, plan.mostTiles) }
             switch step {
             case .skipped(let what, let why, let count): skip(what, why, count: count)
             case .tile(let z, let x, let y, let scale, let fileExtension, let tile):
@@ -125,13 +208,10 @@ public struct ArchiveImport {
                 return skip(
                     name(), "the same key as \(last.name)\(plan.keepsFormat ? "" : " (--with-format keeps both)")")
             }
-            if tile.data.isEmpty { return skip(name(), "it is empty") }
-            // A picture's type was told from its bytes.
-            if tile.mediaType?.hasPrefix("image/") != true, TileContent.isWebPage(tile.data) {
-                return skip(name(), "it is a web page, not a tile")
-            }
+            if let why = ArchiveImport.objection(to: tile) { return skip(name(), why) }
+            // An earlier row of this archive is not newer, though it was stored just now.
             if plan.keepsNewer, let time = tile.modified ?? archive.modified,
-                let there = try plan.store.entry(for: key), there.metadata.storedAt.seconds > time
+                let there = try plan.store.entry(for: key)?.metadata.storedAt, there.seconds > time, there != plan.now
             {
                 return keepNewer(key)
             }
@@ -169,9 +249,10 @@ public struct ArchiveImport {
         private mutating func putBatch() throws {
             guard !batch.isEmpty else { return }
             onTheWay += batch.count
-            take(try pipeline.put(try PutInSteps(batch, into: plan.store)))
+            if stored != nil { unrecorded.append(batch.map(\.key)) }
+            try take(try pipeline.put(try PutInSteps(batch, into: plan.store)))
             // Which of two is newer can be told once the first is in the store.
-            if plan.keepsNewer { take(try pipeline.drain().done) }
+            if plan.keepsNewer { try take(try pipeline.drain().done) }
             batch.removeAll(keepingCapacity: true)
             bytesInBatch = 0
         }
@@ -184,12 +265,35 @@ public struct ArchiveImport {
             try putBatch()
             let wasStopped = report.wasStopped
             let (done, isComplete) = try pipeline.drain { !wasStopped && observer.wantsStop }
-            take(done)
+            try take(done)
             if !isComplete { report.wasStopped = true }
+            try countRepeated()
         }
 
-        private mutating func take(_ done: [PutInSteps.Summary]) {
+        /// Of several rows for one tile the last one counts; the others were stored, and replaced.
+        private mutating func countRepeated() throws {
+            guard let stored else { return }
+            var last: UInt64?
+            var repeated = 0
+            try stored.forEach { tile in
+                if tile == last { repeated += 1 }
+                last = tile
+            }
+            guard repeated > 0 else { return }
+            report.repeated = repeated
+            report.tiles -= repeated
+            skip(archive.path, "the file has several rows for one tile, and the last one counts", count: repeated)
+        }
+
+        private mutating func take(_ done: [PutInSteps.Summary]) throws {
             for summary in done {
+                if let stored, !unrecorded.isEmpty {
+                    let refused = Set(summary.refused.map(\.key))
+                    for key in unrecorded.removeFirst() where refused.isEmpty || !refused.contains(key) {
+                        guard let tile = key.tile else { continue }
+                        try stored.add(TileID.number(z: tile.z, x: tile.x, y: tile.y))
+                    }
+                }
                 report.tiles += summary.stored
                 report.newBlobs += summary.newBlobs
                 onTheWay -= summary.stored + summary.refused.count

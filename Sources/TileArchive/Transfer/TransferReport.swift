@@ -10,6 +10,8 @@ public struct TransferReport: Sendable, Equatable {
     public var skipped = 0
     /// Of those the tiles that the cache had already, and newer; for imports.
     public var keptNewer = 0
+    /// Of those the rows of an archive that later rows for the same tile replaced; for imports.
+    public var repeated = 0
     /// Tiles that could not be transferred because they are damaged; for exports.
     public var failed = 0
     /// Whether the observer stopped it before its end.
