@@ -47,7 +47,9 @@ private final class ArchiveTiles: LocalTiles {
         guard address.scale == 1 else { return .absent }
         guard let glancing else { return .mustWait }
         return switch try glancing.tileNow(z: address.z, x: address.x, y: address.y) {
-        case .tile(let tile): .tile(Self.local(tile))
+        // Decompressing takes its time, and has threads for it.
+        case .tile(let tile) where tile.isCompressedPicture: .mustWait
+        case .tile(let tile): .tile(try Self.local(tile))
         case .absent: .absent
         case .mustWait: .mustWait
         }
@@ -59,7 +61,8 @@ private final class ArchiveTiles: LocalTiles {
     }
 
     /// Its entity tag is the one that the cache makes from the bytes.
-    private static func local(_ tile: ArchivedTile) -> LocalTile {
-        LocalTile(data: tile.data, mediaType: tile.mediaType, contentEncoding: tile.contentEncoding)
+    private static func local(_ archived: ArchivedTile) throws -> LocalTile {
+        let tile = try archived.withPlainPicture()
+        return LocalTile(data: tile.data, mediaType: tile.mediaType, contentEncoding: tile.contentEncoding)
     }
 }

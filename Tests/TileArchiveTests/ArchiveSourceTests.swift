@@ -1,4 +1,6 @@
+import ContentCoding
 import Foundation
+import GRDB
 import Testing
 import TileArchive
 import TileCache
@@ -100,6 +102,47 @@ struct ArchiveSourceTests {
             #expect(error.code == .noAnswer && (error.cause as? ArchiveError)?.code == .busy)
         }
         #expect(try await cache.tile(try TileSource("s", archive: old), z: 4, x: 1, y: 1)?.data != nil)
+        try cache.close()
+    }
+
+    /// An MBTiles file with tiles of zoom 1: columns, rows from the south, bytes.
+    private func writeTiles(_ name: String, _ tiles: [(x: Int, row: Int, data: Data)]) throws {
+        let queue = try DatabaseQueue(path: scratch(name))
+        try queue.writeWithoutTransaction { db in
+            try db.execute(
+                sql: "CREATE TABLE tiles (zoom_level, tile_column, tile_row, tile_data); "
+                    + "CREATE INDEX i ON tiles (zoom_level, tile_column, tile_row)")
+            for tile in tiles {
+                try db.execute(
+                    sql: "INSERT INTO tiles VALUES (1, ?, ?, ?)", arguments: [tile.x, tile.row, tile.data])
+            }
+        }
+        try queue.close()
+    }
+
+    /// What draws pictures does not expect them compressed; vector tiles stay as they are.
+    @Test func compressedPicturesAreGivenOutPlain() async throws {
+        let (picture, vector) = (try Gzip.encode(Pyramid.ocean), try Gzip.encode(Data([0x1A, 1, 2])))
+        try scratch.write(picture, to: "f/1/0/0.png")
+        try scratch.write(vector, to: "f/1/0/1.png")
+        try scratch.write(picture.dropLast(3), to: "f/1/1/1.png")
+        try writeTiles("f.mbtiles", [(0, 1, picture), (0, 0, vector), (1, 0, picture.dropLast(3))])
+        let old = Date(timeIntervalSinceNow: -60)
+        try FileManager.default.setAttributes([.modificationDate: old], ofItemAtPath: scratch("f.mbtiles"))
+        let cache = try cache()
+        let sources = [
+            try TileSource("a", archive: scratch("f")), try TileSource("b", archive: scratch("f.mbtiles")),
+            try TileSource("c", template: "file://" + scratch("f/{z}/{x}/{y}.png")),
+        ]
+        for source in sources {
+            for _ in 0..<2 {
+                let plain = try #require(try await cache.tile(source, z: 1, x: 0, y: 0))
+                #expect(plain.data == Pyramid.ocean && plain.contentEncoding == nil, "\(source.name)")
+                let kept = try #require(try await cache.tile(source, z: 1, x: 0, y: 1))
+                #expect(kept.data == vector && kept.contentEncoding == "gzip", "\(source.name)")
+                await #expect(throws: TileCacheError.self) { try await cache.tile(source, z: 1, x: 1, y: 1) }
+            }
+        }
         try cache.close()
     }
 

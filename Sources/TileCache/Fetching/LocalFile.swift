@@ -1,8 +1,26 @@
+import ContentCoding
 import Foundation
 import TileStore
 
 /// Tiles that are files of the same machine.
 enum LocalFile {
+    /// What a file's bytes are: gzip is told by its first bytes, since a file has no fields to say so.
+    ///
+    /// A picture that somebody compressed is decompressed: what draws pictures does not expect that.
+    /// - Throws: ``FetchFailure`` for a compressed picture that is broken or expands to more than the limit.
+    static func tile(_ data: Data, limit: Int, key: TileKey) throws -> LocalTile {
+        guard Gzip.isMarked(data) else { return LocalTile(data: data) }
+        let inside = Gzip.start(of: data, count: 16) ?? Data()
+        guard BodySignature(inside).pictureType != nil else { return LocalTile(data: data, contentEncoding: "gzip") }
+        guard let plain = Gzip.decode(data, limit: limit) else {
+            throw FetchFailure(
+                .badBody,
+                "the file is a compressed picture whose gzip is broken or expands to more than \(limit) bytes",
+                key: key)
+        }
+        return LocalTile(data: plain)
+    }
+
     /// Reads a plain file, or one that a link leads to.
     ///
     /// Blocks. What grows or is swapped meanwhile is still not read beyond the limit.

@@ -11,7 +11,9 @@ extension TileCache {
     func readFile(_ place: TileURL, _ order: FetchOrder) async throws -> CachedTile {
         let limit = order.source.bodyLimit
         return try await readLocal(order) {
-            try LocalFile.read(place.path, limit: limit, key: order.key).map { LocalTile(data: $0) }
+            try LocalFile.read(place.path, limit: limit, key: order.key).map {
+                try LocalFile.tile($0, limit: limit, key: order.key)
+            }
         }
     }
 
@@ -41,7 +43,21 @@ extension TileCache {
     private func readLocal(
         _ order: FetchOrder, _ read: @escaping @Sendable () throws -> LocalTile?
     ) async throws -> CachedTile {
-        try cachedTile(try await localPool.run { try read().map(Self.tagged) }, order)
+        // What nobody waits for any more is not begun: others wait for the threads.
+        let isAbandoned = Locked(false)
+        let tile = try await withTaskCancellationHandler {
+            try await localPool.run { () -> LocalTile? in
+                guard !isAbandoned.withLock({ $0 }) else {
+                    throw FetchFailure(
+                        error: TileCacheError(.cancelled, "\(order.key): the load was cancelled", key: order.key),
+                        setback: .refused)
+                }
+                return try read().map(Self.tagged)
+            }
+        } onCancel: {
+            isAbandoned.withLock { $0 = true }
+        }
+        return try cachedTile(tile, order)
     }
 
     /// The tile with an entity tag.
