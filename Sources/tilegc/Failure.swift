@@ -38,7 +38,7 @@ struct Failure: Error {
     init(_ error: ArchiveError) {
         switch error.code {
         case .notFound, .notAnArchive, .unsupported: status = .noInput
-        case .invalidValue: status = .usage
+        case .invalidValue, .tooMany: status = .usage
         default: status = .inputOutput
         }
         message = error.message

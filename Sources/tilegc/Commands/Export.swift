@@ -15,7 +15,7 @@ struct Export: ParsableCommand {
             once. Vector tiles keep their compression, pictures are written uncompressed. What has no bytes or is no \
             tile is skipped and counted.
 
-            Exit status 1 means that some tiles could not be exported because they are damaged.
+            Exit status 1 means that nothing was exported, or that some tiles could not be because they are damaged.
             """)
 
     @OptionGroup var cache: CacheArgument
@@ -41,6 +41,8 @@ struct Export: ParsableCommand {
     @OptionGroup var report: ReportOptions
 
     func validate() throws {
+        if path.isEmpty { throw ValidationError("the path to write is empty: name a folder or a file") }
+        try archive.checkTarget(path)
         guard select.source != nil || region != nil else {
             throw ValidationError("missing --source: name the source whose tiles to export ('tilegc stats' lists them)")
         }
@@ -53,6 +55,7 @@ struct Export: ParsableCommand {
         let store = try cache.openForReading()
         let region = try pinnedRegion(in: store)
         guard let source = select.source ?? region?.source else { return }
+        try checkSource(source, in: store)
         let format = try archive.kind(of: path)
         Interrupt.watch()
         var transfer = ArchiveExport(store: store, source: source)
@@ -70,11 +73,6 @@ struct Export: ParsableCommand {
         messages.finish()
         try store.close()
 
-        if result.isEmpty, !result.wasStopped {
-            Message.print("no entry is selected ('tilegc ls' lists them)")
-        } else if result.tiles == 0, format != .folder, !result.wasStopped {
-            Message.print("no tile could be exported, so \(path) was not written")
-        }
         let output = StandardOutput()
         if report.json {
             try output.line(result.json)
@@ -96,6 +94,24 @@ struct Export: ParsableCommand {
                 "\(Figure.count(result.failed, "tile is", "tiles are")) damaged or missing: run 'tilegc verify --repair "
                     + "\(cache.cache)', fetch them again and export once more")
         }
+        if result.tiles == 0 {
+            throw Failure(
+                .found,
+                result.isEmpty
+                    ? "no entry is selected ('tilegc ls' lists them), so \(path) was not written"
+                    : "no tile could be exported, so \(path) was not written")
+        }
+    }
+
+    /// A source that the cache does not know is a mistyped one.
+    private func checkSource(_ source: SourceName, in store: TileStore) throws {
+        let known = try store.statistics().sources.map(\.name)
+        guard !known.contains(source) else { return }
+        let names = known.prefix(20).map(\.description).joined(separator: ", ")
+        throw Failure(
+            .noInput,
+            "the cache has no source \(source)"
+                + (names.isEmpty ? ": it is empty" : "; it has \(names)\(known.count > 20 ? " …" : "")"))
     }
 
     private func pinnedRegion(in store: TileStore) throws -> PinnedRegion? {

@@ -44,24 +44,33 @@ struct Import: ParsableCommand {
     @Flag(help: "Pin the regions that an MBTiles or PMTiles file carries, as the cache it came from had them.")
     var pin = false
 
+    @Option(
+        help: ArgumentHelp(
+            "Refuse an archive with more tiles (default: 10000000): each takes an entry of the cache.", valueName: "n"),
+        transform: ArgumentValues.count)
+    var maxTiles: Int = 10_000_000
+
     @OptionGroup var archive: ArchiveOptions
     @OptionGroup var report: ReportOptions
 
     func validate() throws {
+        if path.isEmpty { throw ValidationError("the path of the tiles is empty: name a folder or a file") }
         if tms, xyz { throw ValidationError("--tms and --xyz exclude each other: leave one of them out") }
     }
 
     func run() throws {
         let reader = try openArchive()
-        for warning in reader.warnings { Message.print(warning.printable) }
         Interrupt.watch()
-        let store = try cache.open(createIfMissing: true)
+        for warning in reader.warnings { Message.print(warning.printable) }
+        let pinned = try pin ? carriedRegions(reader) : []
+        let store = try openCache(for: reader)
         var transfer = ArchiveImport(store: store, source: source, now: EntryReport.now)
         transfer.lifetime = lifetime
         transfer.keepsFormat = withFormat
         transfer.keepsNewer = keepNewer
+        transfer.mostTiles = maxTiles
         let result = try take(reader, transfer)
-        let regions = pin && !result.wasStopped ? try pinRegions(of: reader, store) : 0
+        let regions = pin && !result.wasStopped ? try pinRegions(pinned, store) : 0
         if !result.wasStopped, reader.format != .folder {
             try SourceDescription(cache: cache.cache, source: source).merge(reader.metadata)
         }
@@ -70,7 +79,7 @@ struct Import: ParsableCommand {
         try store.close()
 
         if result.tiles == 0, result.bytes == 0, result.keptNewer == 0, !result.wasStopped {
-            throw Failure(.noInput, "\(path) holds no tiles\(reader.format == .folder ? Self.expected : "")")
+            throw noTiles(reader)
         }
         if evicted > 0 {
             let capacity = limits.capacity.map { Figure.size($0) } ?? "unlimited"
@@ -94,7 +103,28 @@ struct Import: ParsableCommand {
         }
     }
 
-    private static let expected = ": expected z/x/y.ext or z/x/y@2x.ext"
+    private func noTiles(_ reader: any ArchiveReader) -> Failure {
+        let expected = reader.format == .folder ? ": expected z/x/y.ext or z/x/y@2x.ext" : ""
+        return Failure(.noInput, "\(path) holds no tiles\(expected)")
+    }
+
+    /// Opens the cache, or makes one if the archive has a tile to put into it.
+    private func openCache(for reader: any ArchiveReader) throws -> TileStore {
+        do { return try cache.open() } catch let error as StoreError where error.code == .noSuchCache {}
+        let messages = TransferMessages()
+        var skips: [(what: String, why: String, count: Int)] = []
+        let hasTiles = try ArchiveImport.hasTiles(reader, most: maxTiles, unless: { Interrupt.isRequested }) {
+            // Where there is a tile, the import says them.
+            if skips.count < 6 { skips.append(($0, $1, $2)) }
+        }
+        if Interrupt.isRequested { throw Failure(.interrupted, "interrupted: nothing was imported") }
+        guard hasTiles else {
+            for skip in skips { messages.skipped(skip.what, skip.why, count: skip.count) }
+            messages.finish()
+            throw noTiles(reader)
+        }
+        return try cache.open(createIfMissing: true)
+    }
 
     /// Opens the archive before the cache is made, so that a mistyped path leaves no empty cache behind.
     private func openArchive() throws -> any ArchiveReader {
@@ -124,17 +154,25 @@ struct Import: ParsableCommand {
         }
     }
 
+    /// The regions that the archive carries, checked before any tile is imported.
+    private func carriedRegions(_ reader: any ArchiveReader) throws -> [PinnedRegion] {
+        do { return try reader.metadata.regions.map { try $0.pinned(for: source) } } catch let error as StoreError {
+            throw Failure(
+                .noInput, "\(path) carries a region that cannot be pinned: \(error.message) (import it without --pin)")
+        }
+    }
+
     /// Pins what the archive carries; a name that another source's region has is left alone.
-    private func pinRegions(of reader: any ArchiveReader, _ store: TileStore) throws -> Int {
+    private func pinRegions(_ regions: [PinnedRegion], _ store: TileStore) throws -> Int {
         var count = 0
         let present = try store.regions()
-        for region in reader.metadata.regions {
+        for region in regions {
             if let other = present.first(where: { $0.name == region.name }), other.source != source {
                 Message.print(
                     "region \(region.name) is not pinned: the cache has one of that name for source \(other.source)")
                 continue
             }
-            try store.pin(try region.pinned(for: source))
+            try store.pin(region)
             count += 1
         }
         if count == 0 { Message.print("\(path) carries no regions that could be pinned") }

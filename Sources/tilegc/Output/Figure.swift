@@ -54,10 +54,14 @@ extension String {
     func left(_ width: Int) -> String { self + String(repeating: " ", count: max(0, width - count)) }
 
     /// With control characters made visible: a server's header must not drive the user's terminal.
+    ///
+    /// Those too that turn the direction of writing, which would make a line look like another one.
     var printable: String {
         var text = ""
         for scalar in unicodeScalars {
-            if scalar.value < 32 || (127..<160).contains(scalar.value) {
+            let isControl = scalar.value < 32 || (127..<160).contains(scalar.value)
+            let turns = (0x202A...0x202E).contains(scalar.value) || (0x2066...0x2069).contains(scalar.value)
+            if isControl || turns {
                 text += "\\u{\(String(scalar.value, radix: 16))}"
             } else {
                 text.unicodeScalars.append(scalar)

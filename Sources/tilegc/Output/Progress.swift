@@ -13,25 +13,61 @@ struct Progress {
 
     private var shown: UInt64 = 0
 
+    /// What the terminal can show.
+    struct Screen {
+        /// Columns in a line.
+        var width: Int
+        /// Whether it has no control sequences, as an editor's window: `TERM` is `dumb` or nothing.
+        var isDumb: Bool
+
+        /// The terminal behind standard error.
+        static var current: Screen {
+            var size = winsize()
+            let isKnown = ioctl(STDERR_FILENO, UInt(TIOCGWINSZ), &size) == 0 && size.ws_col > 0
+            let term = getenv("TERM").map { String(cString: $0) } ?? ""
+            return Screen(width: isKnown ? Int(size.ws_col) : 80, isDumb: term.isEmpty || term == "dumb")
+        }
+
+        /// What takes a line away that was shown before.
+        var clearing: String {
+            isDumb ? "\r" + String(repeating: " ", count: max(0, width - 1)) + "\r" : "\r\u{1B}[K"
+        }
+
+        /// A text cut to one line: one that wraps could not be taken away again.
+        func line(_ text: String) -> String {
+            let shown = isDumb ? String(text.map { $0.isASCII ? $0 : "?" }) : text
+            return String(shown.prefix(max(0, width - 1)))
+        }
+
+        /// A bar with what it says, cut to one line.
+        func bar(_ done: Int, of total: Int, _ what: String) -> String {
+            let part = total > 0 ? Double(min(max(0, done), total)) / Double(total) : 1
+            // The words go first where there is no room for both.
+            let cells = width >= 80 ? 30 : 10
+            let filled = Int(part * Double(cells))
+            let (full, empty) = isDumb ? ("#", ".") : ("█", "·")
+            let bar = String(repeating: full, count: filled) + String(repeating: empty, count: cells - filled)
+            return line("\(bar) \(Int(part * 100)) %  \(Figure.count(done)) of \(Figure.count(total)) \(what)")
+        }
+    }
+
     /// Draws a bar, at most ten times a second.
     mutating func show(_ done: Int, of total: Int, _ what: String) {
         guard Self.isVisible, isDue(always: done >= total) else { return }
-        let width = 30
-        let part = total > 0 ? Double(min(max(0, done), total)) / Double(total) : 1
-        let filled = Int(part * Double(width))
-        let bar = String(repeating: "█", count: filled) + String(repeating: "·", count: width - filled)
-        Message.write("\r\u{1B}[K\(bar) \(Int(part * 100)) %  \(Figure.count(done)) of \(Figure.count(total)) \(what)")
+        let screen = Screen.current
+        Message.write(screen.clearing + screen.bar(done, of: total, what))
     }
 
     /// Draws a line where the total is not known, at most ten times a second.
     mutating func show(_ text: @autoclosure () -> String) {
         guard Self.isVisible, isDue(always: false) else { return }
-        Message.write("\r\u{1B}[K\(text())")
+        let screen = Screen.current
+        Message.write(screen.clearing + screen.line(text()))
     }
 
     /// Takes the line away.
     func clear() {
-        if Self.isVisible { Message.write("\r\u{1B}[K") }
+        if Self.isVisible { Message.write(Screen.current.clearing) }
     }
 
     private mutating func isDue(always: Bool) -> Bool {

@@ -63,7 +63,7 @@ enum Message {
     /// Prints `tilegc: …`; whoever closed standard error does not want it.
     static func print(_ text: String) {
         // A progress line may stand there: start over it.
-        let clear = Progress.isVisible ? "\r\u{1B}[K" : ""
+        let clear = Progress.isVisible ? Progress.Screen.current.clearing : ""
         write("\(clear)tilegc: \(oneLine(text))\n")
     }
 
@@ -77,8 +77,9 @@ enum Message {
         }
     }
 
+    /// Names of files, tables and servers are in it, which must not drive the terminal.
     private static func oneLine(_ text: String) -> String {
-        String(text.map { $0.isNewline ? " " : $0 })
+        String(text.map { $0.isNewline ? " " : $0 }).printable
     }
 }
 

@@ -154,6 +154,11 @@ final class Child {
         }
     }
 
+    /// What it has written to standard error so far.
+    var said: String {
+        String(decoding: FileManager.default.contents(atPath: folder + "/err") ?? Data(), as: UTF8.self)
+    }
+
     /// Waits for its end, at most a minute.
     func wait() throws -> Outcome {
         guard hasEnded(within: 60_000), let ended else {
