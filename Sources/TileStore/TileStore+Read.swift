@@ -13,7 +13,7 @@ import Darwin
 
 extension TileStore {
     /// What a look at the tables gives, taken under a stripe's lock.
-    private struct Found {
+    struct Found {
         var entry: TileEntry
         var verified: Bool
     }
@@ -58,6 +58,11 @@ extension TileStore {
     /// to be hashed are left to ``read(_:)``.
     package func readNow(_ key: TileKey) throws -> ImmediateRead {
         guard let found = try find(key, recordsUse: true) else { return .miss }
+        return try readNow(found)
+    }
+
+    @inline(__always)
+    func readNow(_ found: Found) throws -> ImmediateRead {
         guard let digest = found.entry.blob else {
             return .tile(StoredTile(entry: found.entry, data: nil, origin: .memory))
         }
@@ -108,7 +113,7 @@ extension TileStore {
     }
 
     @inline(__always)
-    private func find(_ key: TileKey, recordsUse: Bool) throws -> Found? {
+    func find(_ key: TileKey, recordsUse: Bool) throws -> Found? {
         try look { tables, local, isFirstUse in
             guard let packed = tables.packed(key, &local.names), let slot = tables.find(packed) else { return nil }
             let entry = tables.entry(slot, key: key)
@@ -219,14 +224,14 @@ extension TileStore {
         }
     }
 
-    private func markVerified(_ digest: BlobDigest) {
+    func markVerified(_ digest: BlobDigest) {
         tables.write { tables in
             if let slot = tables.find(digest) { tables.blobs.change(slot).pointee.flags |= BlobRecord.verified }
         }
     }
 
     /// A blob could not be read: confirms it under the lock, drops it with all its entries, puts the file aside.
-    private func settleDamage(_ digest: BlobDigest) throws {
+    func settleDamage(_ digest: BlobDigest) throws {
         guard !isReadOnly else { return }
         try hold { ledger in
             guard let size = tables.read({ t, _ in t.find(digest).map { Int(t.blobs[$0].pointee.size) } }) else {

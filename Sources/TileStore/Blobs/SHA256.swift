@@ -8,6 +8,17 @@ enum SHA256 {
         state.update(bufferPointer: bytes)
         return state.finalize().withUnsafeBytes { BlobDigest(bytes: $0) }
     }
+
+    /// Hashes bytes that come in pieces; `next` gives the next piece, or an empty one at the end.
+    static func digest<E: Error>(ofPieces next: () throws(E) -> UnsafeRawBufferPointer) throws(E) -> BlobDigest {
+        var state = CryptoKit.SHA256()
+        while true {
+            let piece = try next()
+            if piece.isEmpty { break }
+            state.update(bufferPointer: piece)
+        }
+        return state.finalize().withUnsafeBytes { BlobDigest(bytes: $0) }
+    }
 }
 #else
 import CLibcrypto
@@ -42,6 +53,24 @@ enum SHA256 {
                 EVP_DigestInit_ex2(context, algorithm, nil) == 1
                     && EVP_DigestUpdate(context, bytes.baseAddress, bytes.count) == 1
                     && EVP_DigestFinal_ex(context, result, nil) == 1, "libcrypto cannot hash")
+            return BlobDigest(bytes: UnsafeRawBufferPointer(out))
+        }
+    }
+
+    /// Hashes bytes that come in pieces; `next` gives the next piece, or an empty one at the end.
+    static func digest<E: Error>(ofPieces next: () throws(E) -> UnsafeRawBufferPointer) throws(E) -> BlobDigest {
+        // A context of its own: `next` may hash something else meanwhile.
+        guard let context = EVP_MD_CTX_new() else { preconditionFailure("out of memory") }
+        defer { EVP_MD_CTX_free(context) }
+        precondition(EVP_DigestInit_ex2(context, algorithm, nil) == 1, "libcrypto cannot hash")
+        while true {
+            let piece = try next()
+            if piece.isEmpty { break }
+            precondition(EVP_DigestUpdate(context, piece.baseAddress, piece.count) == 1, "libcrypto cannot hash")
+        }
+        return withUnsafeTemporaryAllocation(byteCount: 32, alignment: 8) { out in
+            let result = out.baseAddress?.assumingMemoryBound(to: UInt8.self)
+            precondition(EVP_DigestFinal_ex(context, result, nil) == 1, "libcrypto cannot hash")
             return BlobDigest(bytes: UnsafeRawBufferPointer(out))
         }
     }

@@ -248,6 +248,19 @@ package final class DiskFileSystem: FileSystem {
         return done
     }
 
+    #if !canImport(Darwin) && !canImport(Musl)
+    package func readIfCached(
+        _ file: OpenFile, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64
+    ) throws(FileError) -> Int {
+        guard let base = buffer.baseAddress else { return 0 }
+        while true {
+            let n = readCached(file.number, base, buffer.count, offset)
+            if n >= 0 { return n }
+            if errno != EINTR { throw failure("read", "") }
+        }
+    }
+    #endif
+
     package func write(_ file: OpenFile, _ bytes: UnsafeRawBufferPointer) throws(FileError) -> Int {
         while true {
             #if canImport(Darwin)

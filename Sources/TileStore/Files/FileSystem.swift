@@ -76,6 +76,11 @@ package protocol FileSystem: AnyObject, Sendable {
     func close(_ file: OpenFile)
     /// Reads at an offset; fewer bytes than asked for only at the end of the file.
     func read(_ file: OpenFile, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) throws(FileError) -> Int
+    /// Reads at an offset what the system's page cache has; `EAGAIN` if the disk would have to be waited for. It may read
+    /// fewer bytes than asked for. A system that cannot tell reads as ``read(_:into:at:)`` does.
+    func readIfCached(
+        _ file: OpenFile, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64
+    ) throws(FileError) -> Int
     /// Appends; may write less than asked (then the next call says why). Returns how many bytes were written.
     func write(_ file: OpenFile, _ bytes: UnsafeRawBufferPointer) throws(FileError) -> Int
     func truncate(_ file: OpenFile, to size: Int64) throws(FileError)
@@ -139,6 +144,10 @@ extension FileSystem {
     package func readCachedFile(
         _ path: UnsafePointer<CChar>, into buffer: UnsafeMutableRawBufferPointer
     ) throws(FileError) -> Int? { try readFile(path, into: buffer) }
+
+    package func readIfCached(
+        _ file: OpenFile, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64
+    ) throws(FileError) -> Int { try read(file, into: buffer, at: offset) }
 
     package func enter() throws(FileError) {}
 
