@@ -19,7 +19,8 @@ extension HTTPConnection {
             send(buffer, flush: true)
         }
         awaitsContinue = false
-        deadline = .now() + limits.bodyStall
+        demandedAt = .now()
+        deadline = demandedAt + bodyPatience.left
         process()
     }
 
@@ -64,9 +65,8 @@ extension HTTPConnection {
                 failBody(Violation(413, "the body is too large"))
                 return false
             }
-            let grace = NIODeadline.now() + limits.bodyStall
-            let earned = deadline + .milliseconds(Int64(slice.readableBytes) * 1000 / Int64(max(1, limits.bodyRate)))
-            deadline = min(grace, earned)
+            // Only the time that the client was waited for counts, not that of an origin that takes it slowly.
+            bodyPatience.spend(.now() - demandedAt, for: slice.readableBytes)
         }
         let demand = bodyDemand
         bodyDemand = nil

@@ -73,7 +73,8 @@ extension HTTPConnection {
 
     /// Acts on what has taken too long.
     func check(at now: NIODeadline) {
-        if let stalledSince, stalledSince + limits.writeStall <= now {
+        accountForReader(at: now)
+        if readPatience.isOver {
             context?.close(promise: nil)
             return
         }

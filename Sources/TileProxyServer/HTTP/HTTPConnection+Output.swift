@@ -25,7 +25,20 @@ extension HTTPConnection {
 
     func write(_ bytes: ByteBuffer) {
         context?.write(wrapOutboundOut(bytes), promise: nil)
+        writtenBytes += bytes.readableBytes
         wantsFlush = true
+    }
+
+    /// Accounts for the time in which the client was waited for to read, and for what it has read meanwhile.
+    func accountForReader(at now: NIODeadline) {
+        guard let since = stalledSince, let channel = context?.channel else { return }
+        // Where the channel cannot tell, all that has been written counts as read.
+        let buffered = (try? channel.syncOptions?.getOption(.bufferedWritableBytes)) ?? 0
+        let drained = writtenBytes - buffered
+        readPatience.spend(now - since, for: drained - drainedBytes)
+        drainedBytes = drained
+        stalledSince = now
+        if buffered == 0 { readPatience.renew() }
     }
 
     func flushIfNeeded() {

@@ -45,7 +45,16 @@ final class HTTPConnection: ChannelDuplexHandler {
     var flushIsScheduled = false
     var readIsPending = false
     var writableCallbacks: [() -> Void] = []
+    /// Since when the client has not taken what is sent to it; moved on as the time is accounted for.
     var stalledSince: NIODeadline?
+    /// For more of the request's body.
+    var bodyPatience: Patience
+    var demandedAt = NIODeadline.uptimeNanoseconds(0)
+    /// For a client that does not read.
+    var readPatience: Patience
+    /// Bytes handed to the channel, and how many of them had gone out when that was last looked at.
+    var writtenBytes = 0
+    var drainedBytes = 0
     var deadline: NIODeadline
     var headBegan: NIODeadline?
     /// When the wait for the next request ends.
@@ -61,6 +70,8 @@ final class HTTPConnection: ChannelDuplexHandler {
         self.loop = loop
         self.responder = responder
         parser = RequestParser(limits: loop.limits)
+        bodyPatience = Patience(loop.limits.bodyStall, rate: loop.limits.bodyRate)
+        readPatience = Patience(loop.limits.writeStall, rate: loop.limits.readRate)
         deadline = .now() + loop.limits.head
         idleUntil = deadline
     }
@@ -118,13 +129,14 @@ final class HTTPConnection: ChannelDuplexHandler {
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {
         if context.channel.isWritable {
+            accountForReader(at: .now())
             stalledSince = nil
             let callbacks = writableCallbacks
             writableCallbacks = []
             for callback in callbacks { callback() }
             process()
         } else {
-            stalledSince = .now()
+            if stalledSince == nil { stalledSince = .now() }
         }
         context.fireChannelWritabilityChanged()
     }
@@ -223,6 +235,7 @@ final class HTTPConnection: ChannelDuplexHandler {
 
     private func begin(_ head: RequestHead, _ context: ChannelHandlerContext, _ startedAt: NIODeadline) {
         received = 0
+        bodyPatience.renew()
         switch head.body {
         case .none: incoming = .none
         case .length(let length): incoming = .length(length)

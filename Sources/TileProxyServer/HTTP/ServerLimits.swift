@@ -18,10 +18,14 @@ public struct ServerLimits: Sendable {
     public var head = TimeAmount.seconds(15)
     /// How long a request's body may pause.
     public var bodyStall = TimeAmount.seconds(30)
-    /// The slowest that a body may come, in bytes a second, once ``bodyStall`` has passed.
+    /// The slowest that a body may come over time, in bytes a second: a pause uses ``bodyStall`` up, and each byte gives
+    /// back its share of a second.
     public var bodyRate = 512
     /// How long a client may leave what is sent to it unread.
     public var writeStall = TimeAmount.seconds(60)
+    /// The slowest that a client may read over time, in bytes a second; ``writeStall`` is used up and given back as
+    /// ``bodyStall`` is.
+    public var readRate = 512
     /// How often connections are looked at for the times above.
     public var sweep = TimeAmount.seconds(1)
 
