@@ -132,7 +132,8 @@ struct AbuseTests {
             }
             #expect(try proxy.ask("GET", "/kept")["Cache-Status"]?.contains("hit") == true)
             while notStored.withLock({ $0 }) < 10 { await Task.yield() }
-            #expect(messages.errors.count == 10)
+            // The first of them; the others are counted.
+            #expect(messages.errors.count == 1)
             files.fail(nil)
             while try proxy.ask("GET", "/later")["Age"] == nil { await Task.yield() }
         }
@@ -150,17 +151,11 @@ struct AbuseTests {
                 #expect(answer.status == 200 && answer.body == TileLab.png("sea"))
             }
             #expect(lab.statistics.snapshot.notStored == 4)
-            #expect(messages.errors.count == 4)
+            #expect(messages.errors.count == 1)
             #expect(try await lab.get("/tiles/osm/3/4/2.png")[.cacheStatus]?.contains("hit") == true)
             files.fail(nil)
             #expect(try await lab.get("/tiles/osm/3/0/1.png")[.cacheStatus]?.contains("stored") == true)
             #expect(try await lab.get("/tiles/osm/3/0/1.png")[.cacheStatus]?.contains("hit") == true)
         }
-    }
-
-    /// Bytes of memory that this process has; `nil` where that is not known.
-    private func residentBytes() -> Int? {
-        guard let text = try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8) else { return nil }
-        return text.split(separator: " ").dropFirst().first.flatMap { Int($0) }.map { $0 * Int(getpagesize()) }
     }
 }

@@ -52,6 +52,47 @@ struct OriginBackoffTests {
         #expect(one == many)
     }
 
+    // MARK: The origin and its questions
+
+    @Test
+    func oneQuestionThatTheOriginDropsIsNotItsDeath() {
+        var known = OriginState()
+        for i in 0..<10 {
+            known.failed(1, .unreachable, isConnecting: false, at: UInt64(i) * 100 * Self.second, random: 0)
+        }
+        let now = 900 * Self.second
+        let leaves = [known.leave(1, at: now), known.leave(2, at: now)]
+        #expect(leaves == [.wait(.unreachable), .ask])
+        #expect(known.origin.isUnblemished)
+    }
+
+    @Test
+    func severalQuestionsInARowAreOrOneConnectionThatCannotBeMade() {
+        var (dropped, refused, mixed) = (OriginState(), OriginState(), OriginState())
+        for question in 1...3 {
+            let before = dropped.leave(9, at: 0)
+            #expect(before == .ask)
+            dropped.failed(question, .status(503), isConnecting: false, at: 0, random: 0)
+            mixed.failed(question, .unreachable, isConnecting: false, at: 0, random: 0)
+            if question == 2 { mixed.answered(8) }
+        }
+        refused.failed(1, .unreachable, isConnecting: true, at: 0, random: 0)
+        let leaves = (dropped.leave(9, at: 0), refused.leave(9, at: 0), mixed.leave(9, at: 0))
+        #expect(leaves == (.wait(.status(503)), .wait(.unreachable), .ask), "an answer in between clears it")
+        refused.answered(1)
+        #expect(refused.isUnblemished)
+    }
+
+    @Test
+    func moreQuestionsThanAreRememberedTakeNoMoreMemory() {
+        var known = OriginState()
+        for question in 0..<10_000 {
+            known.failed(question, .unreachable, isConnecting: false, at: 0, random: 0)
+            known.answered(-1)
+        }
+        #expect(known.questionCount <= OriginState.mostQuestions)
+    }
+
     // MARK: The route
 
     /// An origin that answers once per connection, until it shall not.
@@ -68,7 +109,7 @@ struct OriginBackoffTests {
         let fails = Locked(false)
         let origin = try Self.origin(fails)
         try await withProxy(origin) { proxy async throws in
-            _ = try (proxy.ask("GET", "/a"), proxy.ask("GET", "/b"))
+            _ = try (proxy.ask("GET", "/a"), proxy.ask("GET", "/b"), proxy.ask("GET", "/c"))
             fails.withLock { $0 = true }
             proxy.clock.advance(seconds: 10)
             func expect(_ target: String, _ status: String, asked count: Int, _ text: String) throws {
@@ -79,22 +120,26 @@ struct OriginBackoffTests {
             let (asked, served) = (
                 "fwd=stale; ttl=-9; detail=origin-unreachable", "hit; ttl=-9; detail=origin-unreachable"
             )
-            try expect("/a", asked, asked: 3, "v1")
-            // All of the origin is left alone.
-            try expect("/a", served, asked: 3, "v1")
-            try expect("/b", served, asked: 3, "v2")
+            try expect("/a", asked, asked: 4, "v1")
+            // One question that it drops is left alone by itself.
+            try expect("/a", served, asked: 4, "v1")
+            try expect("/b", asked, asked: 5, "v2")
+            #expect(try proxy.ask("GET", "/new").status == 502)
+            // After three of them all of the origin is left alone.
+            try expect("/c", served, asked: 6, "v3")
+            try expect("/b", served, asked: 6, "v2")
             // But by those who could not be served.
             #expect(try proxy.ask("GET", "/new").status == 502)
-            #expect(origin.count == 4)
+            #expect(origin.count == 7)
             // Half a second later one asks, and then it is a whole one.
             proxy.clock.advance(nanoseconds: Self.second / 2)
-            try expect("/b", asked, asked: 5, "v2")
+            try expect("/b", asked, asked: 8, "v2")
             proxy.clock.advance(nanoseconds: Self.second - 1)
-            try expect("/b", served, asked: 5, "v2")
+            try expect("/b", served, asked: 8, "v2")
             // An answer to anybody ends it.
             fails.withLock { $0 = false }
-            #expect(try proxy.ask("GET", "/new").text == "v6")
-            try expect("/a", "fwd=stale; fwd-status=200; ttl=1; stored", asked: 7, "v7")
+            #expect(try proxy.ask("GET", "/new").text == "v9")
+            try expect("/c", "fwd=stale; fwd-status=200; ttl=1; stored", asked: 10, "v10")
         }
     }
 

@@ -19,7 +19,7 @@ struct PreparedHitsTests {
             response: ResponseFields(status: 200, mediaType: "text/plain"), storedAt: Timestamp(seconds: 0),
             expires: Timestamp(seconds: 60))
         try store.put(Data("hello".utf8), for: key, metadata: metadata)
-        let tile = try #require(try store.read(key))
+        let tile = try #require(try store.open(key, wholeUpTo: .max))
         try body(Candidate(key: key, tile, nil), store)
         try store.close()
     }

@@ -23,6 +23,9 @@ final class StagingBudget: Sendable {
     }
 
     func give(_ bytes: Int) { used.withLock { $0 -= bytes } }
+
+    /// Whether nobody has taken anything.
+    var isUnused: Bool { used.withLock { $0 == 0 } }
 }
 
 /// Collects a body that is to be stored, up to a limit; beyond it the body is only passed on.
@@ -53,6 +56,30 @@ final class BodyCollector {
         return true
     }
 
-    /// The whole body.
-    var body: Data { data }
+    /// How many bytes have been taken.
+    var count: Int { data.count }
+
+    /// A copy of a stretch of what has been taken.
+    func slice(_ range: Range<Int>) -> ByteBuffer { ByteBuffer(data, range) }
+
+    /// The whole body; the collector has nothing any more.
+    func finish() -> HeldBody {
+        defer { (data, taken) = (Data(), 0) }
+        return HeldBody(data, taken, budget)
+    }
+}
+
+/// A body that has been collected, with its part of the budget, which it gives back at its end.
+final class HeldBody: Sendable {
+    let data: Data
+    private let taken: Int
+    private let budget: StagingBudget
+
+    fileprivate init(_ data: Data, _ taken: Int, _ budget: StagingBudget) {
+        self.data = data
+        self.taken = taken
+        self.budget = budget
+    }
+
+    deinit { budget.give(taken) }
 }

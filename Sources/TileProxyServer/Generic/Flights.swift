@@ -11,8 +11,10 @@ final class Flights: Sendable {
         case useless
         /// Whoever asked is gone: one of those who wait should ask instead.
         case abandoned
-        /// The origin failed.
-        case failed(UpstreamFailure)
+        /// The answer could not be stored, and is shared with those who wait.
+        case held(HeldAnswer)
+        /// There was no answer, or no whole one: everybody asks for themselves.
+        case failed
     }
 
     /// A request under way.

@@ -45,6 +45,7 @@ package final class GenericCache: Sendable {
     let health: OriginHealth
     let failures: FailureReports
     let budget: StagingBudget
+    let failures: RepeatedFailures
     let tls: NIOSSLContext?
     let underWay = Locked(0)
 
@@ -56,6 +57,7 @@ package final class GenericCache: Sendable {
         self.routes = routes.sorted { $0.prefix.utf8.count > $1.prefix.utf8.count }
         self.store = store
         self.settings = settings
+        failures = RepeatedFailures(settings.logger)
         worker = StoreWorker(store: store, logger: settings.logger)
         health = OriginHealth(ticks: settings.ticks, random: settings.random)
         failures = FailureReports(ticks: settings.ticks)

@@ -52,7 +52,7 @@ enum Invalidations {
         switch HeadOutcome(response, stored: candidate.response, length: Int64(candidate.length), now: now) {
         case .keep: return nil
         case .invalidate:
-            var metadata = candidate.tile.entry.metadata
+            var metadata = candidate.entry.metadata
             metadata.expires = Timestamp(seconds: min(metadata.expires.seconds, now.seconds))
             return .refresh(candidate, metadata)
         case .update:

@@ -6,15 +6,46 @@ import TileStore
 struct Candidate: Sendable {
     /// The key that it lies under: the URL's, or a variant's.
     let key: TileKey
-    /// The entry with its bytes.
-    let tile: StoredTile
+    /// The entry.
+    let entry: TileEntry
+    /// Its bytes: in memory, or an open file that is read as the client takes them.
+    let body: StoredBody
     /// The response that the entry was made from.
     let response: StoredResponse
     /// How `Vary` chose it; `nil` if the URL has one response for all.
     let choice: VariantChoice?
+    /// What accounts for the memory of bytes that are not stored.
+    var owner: HeldBody?
 
     /// The length of the stored body.
-    var length: Int { tile.data?.count ?? 0 }
+    var length: Int { body.count }
+
+    /// Bodies up to this size are read whole; larger ones are sent from their files, so that a client that reads slowly
+    /// holds no copy of them in memory.
+    static let wholeUpTo = 256 << 10
+}
+
+/// An answer that could not be stored, on a full disk say: held in memory for those who have been waiting for it.
+struct HeldAnswer: Sendable {
+    let candidate: Candidate
+    /// The request fields that chose it.
+    private let vary: [HTTPField.Name]
+    private let fields: HTTPFields
+
+    /// - Parameters:
+    ///   - vary: The names of the request fields that chose it.
+    ///   - request: The request that it answers.
+    init(_ candidate: Candidate, vary: [HTTPField.Name], for request: HTTPFields) {
+        self.candidate = candidate
+        self.vary = vary
+        fields = request
+    }
+
+    /// Whether it answers a request for the same URL.
+    func isFor(_ request: ProxyRequest) -> Bool {
+        vary.isEmpty
+            || Vary.fields(vary).selectionText(for: request.fields) == Vary.fields(vary).selectionText(for: fields)
+    }
 }
 
 /// How a variant was chosen.
@@ -42,10 +73,10 @@ enum Lookup: Sendable {
     ///
     /// Of several variants that match, the latest counts (RFC 9111 §4.1).
     static func find(
-        _ request: ProxyRequest, _ keys: ResourceKeys, read: (TileKey) throws -> TileStore.ImmediateRead
+        _ request: ProxyRequest, _ keys: ResourceKeys, read: (TileKey) throws -> TileStore.ImmediateOpen
     ) rethrows -> Lookup {
         guard let primary = request.key else { return .miss }
-        let tile: StoredTile
+        let tile: OpenedTile
         switch try read(primary) {
         case .miss: return .miss
         case .mustWait: return .mustWait
@@ -64,7 +95,7 @@ enum Lookup: Sendable {
                 let choice = VariantChoice(
                     marker: tile.entry, names: names, isOnlyChoice: marker.sets.count == 1)
                 let candidate = Candidate(key: key, found, choice)
-                if best.map({ $0.tile.entry.metadata.storedAt < found.entry.metadata.storedAt }) ?? true {
+                if best.map({ $0.entry.metadata.storedAt < found.entry.metadata.storedAt }) ?? true {
                     best = candidate
                 }
             }
@@ -74,7 +105,18 @@ enum Lookup: Sendable {
 }
 
 extension Candidate {
-    init(key: TileKey, _ tile: StoredTile, _ choice: VariantChoice?) {
-        self.init(key: key, tile: tile, response: TileProxyServer.response(of: tile.entry.metadata), choice: choice)
+    init(key: TileKey, _ tile: OpenedTile, _ choice: VariantChoice?) {
+        self.init(
+            key: key, entry: tile.entry, body: tile.body, response: TileProxyServer.response(of: tile.entry.metadata),
+            choice: choice)
+    }
+
+    /// What stands in for an entry that could not be written.
+    init(key: TileKey, _ metadata: TileMetadata, _ body: StoredBody, _ owner: HeldBody?) {
+        let entry = TileEntry(
+            key: key, blob: nil, size: body.count, metadata: metadata, lastUsed: metadata.storedAt, recency: 0,
+            isPinned: false)
+        self.init(key: key, OpenedTile(entry: entry, body: body), nil)
+        self.owner = owner
     }
 }

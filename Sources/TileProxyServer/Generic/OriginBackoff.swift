@@ -50,11 +50,83 @@ struct OriginBackoff: Equatable {
     mutating func abandoned() { askedSince = nil }
 }
 
+/// What is known of one origin: a value, without a clock.
+///
+/// An origin that cannot be connected to is away, whatever it was asked. One that takes a question and drops it, or answers
+/// it as a gateway does that got no answer, may have trouble with that question alone: only that one is left alone, until
+/// several different ones have failed so with no answer to anything in between.
+struct OriginState: Equatable {
+    /// So many different questions in a row, without an answer, and the origin counts as failing.
+    static let several = 3
+    /// So many questions are remembered, at most; to forget one costs one request.
+    static let mostQuestions = 256
+
+    private(set) var origin = OriginBackoff()
+    private var questions: [Int: OriginBackoff] = [:]
+    /// The questions that have failed since the last answer.
+    private var suspects: Set<Int> = []
+
+    /// Nothing is known against the origin.
+    var isUnblemished: Bool { origin.isUnblemished && questions.isEmpty }
+    /// How many questions are remembered.
+    var questionCount: Int { questions.count }
+
+    /// What a request that could be answered from what is stored does.
+    ///
+    /// - Parameter question: What names the question, such as the hash of its URL.
+    mutating func leave(_ question: Int, at now: UInt64) -> OriginHealth.Leave {
+        let isSuspect = questions[question] != nil
+        if origin.isUnblemished, !isSuspect { return .ask }
+        // Asked in this order: a question that is left alone must not use up the origin's one attempt.
+        if var known = questions[question] {
+            guard known.mayAsk(at: now) else { return .wait(known.last) }
+            questions[question] = known
+        }
+        guard origin.mayAsk(at: now) else {
+            questions[question]?.abandoned()
+            return .wait(origin.last)
+        }
+        return .probe
+    }
+
+    /// A question got no answer, or one that says that the origin cannot.
+    ///
+    /// - Parameter isConnecting: Whether there was no connection in the first place.
+    mutating func failed(
+        _ question: Int, _ failure: OriginFailure, isConnecting: Bool, at now: UInt64, random: UInt64
+    ) {
+        if !isConnecting {
+            if questions.count >= Self.mostQuestions, questions[question] == nil { questions.removeAll() }
+            questions[question, default: OriginBackoff()].failed(failure, at: now, random: random)
+            if suspects.count < Self.several { suspects.insert(question) }
+        } else {
+            questions[question]?.abandoned()
+        }
+        // What failed before it was judged, its probe included, counts too.
+        if isConnecting || !origin.isUnblemished || suspects.count >= Self.several {
+            origin.failed(failure, at: now, random: random)
+        }
+    }
+
+    /// The origin answered a question.
+    mutating func answered(_ question: Int) {
+        origin.answered()
+        questions[question] = nil
+        suspects = []
+    }
+
+    /// The one who was to ask is gone: the next one may.
+    mutating func abandoned(_ question: Int) {
+        origin.abandoned()
+        questions[question]?.abandoned()
+    }
+}
+
 /// What is known of all origins, over all event loops.
 ///
 /// There are as many as the configuration names.
 final class OriginHealth: Sendable {
-    private let origins = Locked<[Origin: OriginBackoff]>([:])
+    private let origins = Locked<[Origin: OriginState]>([:])
     private let ticks: @Sendable () -> UInt64
     private let random: @Sendable () -> UInt64
 
@@ -73,26 +145,32 @@ final class OriginHealth: Sendable {
         case wait(OriginFailure)
     }
 
-    /// Asks for leave.
-    func leave(for origin: Origin) -> Leave {
+    /// Asks for leave to ask an origin a question.
+    func leave(for origin: Origin, _ question: Int) -> Leave {
         let now = ticks()
-        return origins.withLock { origins in
-            guard var known = origins[origin] else { return .ask }
-            guard known.mayAsk(at: now) else { return .wait(known.last) }
-            origins[origin] = known
-            return .probe
+        return origins.withLock { origins in origins[origin]?.leave(question, at: now) ?? .ask }
+    }
+
+    /// The origin failed to answer a question; without a connection if `isConnecting`.
+    func failed(_ origin: Origin, _ question: Int, _ failure: OriginFailure, isConnecting: Bool) {
+        let (now, random) = (ticks(), random())
+        origins.withLock {
+            $0[origin, default: OriginState()].failed(
+                question, failure, isConnecting: isConnecting, at: now, random: random)
         }
     }
 
-    /// The origin failed.
-    func failed(_ origin: Origin, _ failure: OriginFailure) {
-        let (now, random) = (ticks(), random())
-        origins.withLock { $0[origin, default: OriginBackoff()].failed(failure, at: now, random: random) }
+    /// The origin answered a question.
+    func answered(_ origin: Origin, _ question: Int) {
+        origins.withLock { origins in
+            guard !origins.isEmpty, origins[origin] != nil else { return }
+            origins[origin]?.answered(question)
+            if origins[origin]?.isUnblemished ?? false { origins[origin] = nil }
+        }
     }
 
-    /// The origin answered.
-    func answered(_ origin: Origin) { origins.withLock { if !$0.isEmpty { $0[origin] = nil } } }
-
     /// A probe came to nothing.
-    func abandoned(_ origin: Origin) { origins.withLock { $0[origin]?.abandoned() } }
+    func abandoned(_ origin: Origin, _ question: Int) {
+        origins.withLock { $0[origin]?.abandoned(question) }
+    }
 }

@@ -36,7 +36,7 @@ struct PreparedHits {
             _ store: TileStore
         ) {
             guard candidate.length <= PreparedHits.largestBody, !candidate.response.freshness.noCache,
-                let known = store.known(candidate.tile.entry)
+                let known = store.known(candidate.entry)
             else { return nil }
             let selection = candidate.choice.flatMap { PreparedSelection($0, request, store) }
             guard candidate.choice == nil || selection != nil else { return nil }

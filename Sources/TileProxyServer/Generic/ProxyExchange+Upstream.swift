@@ -13,7 +13,10 @@ extension ProxyExchange: UpstreamReceiver {
 
     /// Hands on the client's body part by part, as fast as the origin takes it.
     private func sendBody(_ call: UpstreamCall) {
+        // Others do not wait for the connection while this client takes its time.
+        call.waitsForClient = true
         exchange?.nextBodyPart { [weak self] part in
+            call.waitsForClient = false
             switch part {
             case .bytes(let bytes):
                 call.send(bytes)
@@ -82,7 +85,7 @@ extension ProxyExchange: UpstreamReceiver {
         var gone: [TileKey] = []
         if case .remove(let keys) = job, !request.isForCache { gone = keys }
         settle(gone[...]) {
-            self.perform(job) {
+            self.perform(job) { _ in
                 self.pass(response, length: length, intent)
                 self.call?.resume()
             }
@@ -127,30 +130,114 @@ extension ProxyExchange: UpstreamReceiver {
 
     func upstreamSent(bytes: ByteBuffer) {
         guard !drops else { return }
-        if let collector, !collector.append(bytes) {
-            self.collector = nil
-            intent = nil
-            remember(wasOfUse: false)
-            if let ticket { cache.flights.release(ticket, .useless) }
-            if !passes {
-                call?.cancel()
-                end()
-                return
-            }
+        guard let collector else {
+            handOn(bytes)
+            return
         }
+        guard collector.append(bytes) else {
+            stopCollecting(collector, bytes)
+            return
+        }
+        // What is to be stored comes at the origin's speed, whoever reads it: others may be waiting for it.
+        guard passes, !isBehind, let exchange else { return }
+        exchange.send(bytes)
+        handedOn += bytes.readableBytes
+        if !exchange.isWritable {
+            isBehind = true
+            exchange.whenWritable { [weak self] in self?.catchUp() }
+        }
+    }
+
+    /// Hands on a part of a body that is not collected, at the client's speed.
+    private func handOn(_ bytes: ByteBuffer) {
         guard passes, let exchange else { return }
         exchange.send(bytes)
-        if !exchange.isWritable {
-            call?.pause()
-            exchange.whenWritable { [weak self] in self?.call?.resume() }
+        waitForClient(exchange)
+    }
+
+    /// Lets the origin wait until the client has taken what was sent to it; the connection meanwhile is not one that other
+    /// requests wait for.
+    private func waitForClient(_ exchange: Exchange) {
+        guard !exchange.isWritable else { return }
+        call?.pause()
+        call?.waitsForClient = true
+        exchange.whenWritable { [weak self] in
+            self?.call?.waitsForClient = false
+            self?.call?.resume()
         }
+    }
+
+    /// The body is too large to be stored, and is only passed on.
+    private func stopCollecting(_ collector: BodyCollector, _ bytes: ByteBuffer) {
+        self.collector = nil
+        intent = nil
+        remember(wasOfUse: false)
+        if let ticket { cache.flights.release(ticket, .useless) }
+        guard passes else {
+            call?.cancel()
+            end()
+            return
+        }
+        guard isBehind else {
+            handOn(bytes)
+            return
+        }
+        backlog = (collector, bytes)
+        call?.pause()
+        call?.waitsForClient = true
+    }
+
+    /// Sends a client that is behind what has been collected meanwhile.
+    private func catchUp() {
+        guard isBehind, let exchange, exchange.isOpen, let source = collector ?? backlog?.collected else { return }
+        while handedOn < source.count {
+            guard exchange.isWritable else {
+                exchange.whenWritable { [weak self] in self?.catchUp() }
+                return
+            }
+            let end = min(handedOn + BodySender.pieceBytes, source.count)
+            exchange.send(source.slice(handedOn..<end))
+            handedOn = end
+        }
+        isBehind = false
+        guard let (_, next) = backlog else { return }
+        backlog = nil
+        exchange.send(next)
+        call?.waitsForClient = false
+        waitForClient(exchange)
+        if exchange.isWritable { call?.resume() }
+    }
+
+    /// Sends what is left of a collected body to a client that is behind, while it is being stored and afterwards.
+    private func sendRest(of body: HeldBody, trailers: HTTPFields?, key: TileKey) -> BodySender? {
+        guard passes, let exchange else { return nil }
+        guard isBehind else {
+            exchange.finish(trailers: trailers)
+            return nil
+        }
+        isBehind = false
+        let rest = BodyPart(prefix: "", bytes: Int64(handedOn)..<Int64(body.data.count))
+        let sender = BodySender(
+            exchange, .memory(body.data), rest.bytes.isEmpty ? [] : [rest], trailers: trailers, owner: body,
+            onFailure: bodyCannotBeRead(key))
+        sender.run()
+        return sender
     }
 
     func upstreamEnded(trailers: HTTPFields?) {
         guard !drops else { return }
-        if let intent, let collector, let key = request.key { store(intent, collector, key) }
         let wantsTrailers = exchange?.head.fields.has("trailers", in: .te) ?? false
-        if passes { exchange?.finish(trailers: wantsTrailers ? trailers : nil) }
+        let trailers = wantsTrailers ? trailers : nil
+        if let intent, let collector, let key = request.key {
+            let body = collector.finish()
+            self.collector = nil
+            // First, so that whoever has seen the answer's end waits for the store.
+            let isStoring = beginStoring()
+            let rest = sendRest(of: body, trailers: trailers, key: key)
+            if isStoring { store(intent, body, key, rest) }
+        } else if passes {
+            exchange?.finish(trailers: trailers)
+        }
         passes = false
         if intent == nil {
             land(.useless)
@@ -160,8 +247,9 @@ extension ProxyExchange: UpstreamReceiver {
 
     func upstreamFailed(_ failure: UpstreamFailure) {
         switch failure {
-        case .unreachable, .timeout, .closed, .malformed: if !hasHead { judge(.unreachable) }
-        case .overloaded, .cancelled: break
+        case .unreachable, .forbidden, .connectTimeout: judge(.unreachable, isConnecting: true)
+        case .timeout, .closed, .malformed: if !hasHead { judge(.unreachable) }
+        case .overloaded, .clientTooSlow, .cancelled: break
         }
         if !drops {
             if failure != .cancelled { report(failure) }
@@ -177,18 +265,43 @@ extension ProxyExchange: UpstreamReceiver {
 
     // MARK: The store
 
-    private func store(_ intent: OriginDecision.StoreIntent, _ collector: BodyCollector, _ key: TileKey) {
-        guard let permit, cache.changes.beginWriting(permit) else {
-            self.intent = nil
-            return
-        }
-        let body = isBodiless(status.code) ? nil : collector.body
-        let job = StoreJob.put(primary: key, intent, status, body: body, request: request.fields)
-        perform(job) {
-            self.cache.changes.endWriting(permit)
-            self.collector = nil
-            self.land(.stored)
+    /// Whether the answer may still be stored; if so, whoever asks for its URL waits for that from now on.
+    private func beginStoring() -> Bool {
+        if let permit, cache.changes.beginWriting(permit) { return true }
+        intent = nil
+        return false
+    }
+
+    /// - Parameter rest: What still sends the body to a client that is slow.
+    private func store(
+        _ intent: OriginDecision.StoreIntent, _ body: HeldBody, _ key: TileKey, _ rest: BodySender?
+    ) {
+        let data = isBodiless(status.code) ? nil : body.data
+        let job = StoreJob.put(primary: key, intent, status, body: data, request: request.fields)
+        perform(job) { outcome in
+            if let permit = self.permit { self.cache.changes.endWriting(permit) }
+            if outcome.isStored {
+                self.land(.stored)
+                if let rest, let place = outcome.place { self.letGo(of: body, rest, place) }
+            } else {
+                // Those who wait are answered all the same: a full disk must not send each of them to the origin.
+                let metadata = entry(status: self.status, fields: intent.fields, freshness: intent.freshness)
+                let held = Candidate(key: key, metadata, data.map { .memory($0) } ?? .none, body)
+                self.land(.held(HeldAnswer(held, vary: intent.vary, for: self.request.fields)))
+            }
             self.end()
+        }
+    }
+
+    /// Has a slow client sent the rest from the file, so that the memory can be used for others.
+    private func letGo(of body: HeldBody, _ rest: BodySender, _ place: (key: TileKey, blob: BlobDigest)) {
+        guard !rest.isOver, body.data.count > Candidate.wholeUpTo else { return }
+        cache.worker.run(on: proxy.loop) { store in
+            let opened = try store.open(place.key, wholeUpTo: Candidate.wholeUpTo)
+            return opened?.entry.blob == place.blob ? opened?.body : nil
+        } then: { result in
+            // What is in memory serves as well.
+            if case .success(.some(let stored)) = result { rest.read(from: stored) }
         }
     }
 
@@ -197,48 +310,62 @@ extension ProxyExchange: UpstreamReceiver {
         exchange?.cacheResult = .revalidated
         switch update {
         case .refresh:
-            perform(.update(candidate, stored, for: request)) {
-                self.confirmed(candidate, stored, isStored: true)
+            let job = StoreJob.update(candidate, stored, for: request)
+            var names: [HTTPField.Name] = []
+            if case .move = job {
+                // A refresh is tied to the version of the entry. A move writes a response, so it needs the right to.
+                guard beginStoring() else {
+                    confirmed(candidate, stored, isStored: false)
+                    return
+                }
+                names = Vary(stored.fields).names
+            }
+            perform(job) { [names] outcome in
+                if case .move = job, let permit = self.permit { self.cache.changes.endWriting(permit) }
+                guard !outcome.isStored else {
+                    self.confirmed(candidate, stored, isStored: true)
+                    return
+                }
+                let metadata = entry(status: stored.status, fields: stored.fields, freshness: stored.freshness)
+                let held = Candidate(key: candidate.key, metadata, candidate.body, candidate.owner)
+                self.confirmed(
+                    candidate, stored, isStored: false, held: HeldAnswer(held, vary: names, for: self.request.fields))
             }
         case .leave: confirmed(candidate, stored, isStored: false)
-        case .remove: perform(.remove([candidate.key])) { self.confirmed(candidate, stored, isStored: false) }
+        case .remove:
+            perform(.remove([candidate.key])) { _ in self.confirmed(candidate, stored, isStored: false) }
         }
     }
 
-    private func confirmed(_ candidate: Candidate, _ stored: StoredResponse, isStored: Bool) {
+    /// - Parameter held: The answer for those who wait, if it could not be stored.
+    private func confirmed(
+        _ candidate: Candidate, _ stored: StoredResponse, isStored: Bool, held: HeldAnswer? = nil
+    ) {
         var status = CacheStatus(cache: "tileproxy")
         status.forward = forwarding?.cause
         status.forwardStatus = 304
         status.timeToLive = stored.freshness.expires.seconds(since: now)
         status.stored = isStored
-        let isReusable = isStored && !stored.freshness.noCache && stored.freshness.isFresh(at: now)
+        let isReusable = (isStored || held != nil) && !stored.freshness.noCache && stored.freshness.isFresh(at: now)
         remember(wasOfUse: isReusable)
-        land(isReusable ? .stored : .useless)
+        land(isReusable ? held.map { .held($0) } ?? .stored : .useless)
         send(stored, candidate, age: stored.freshness.age(at: now), status)
         end()
     }
 
     /// Carries a job out on a thread that may wait, then goes on here; a failure is logged and costs nobody an answer.
-    private func perform(_ job: StoreJob, then next: @escaping @Sendable () -> Void) {
-        let (keys, settings, changes) = (keys, cache.settings, cache.changes)
-        var writing: Changes.Permit?
-        if case .move = job {
-            // A refresh is tied to the version of the entry. A move writes a response, so it needs the right to.
-            guard let permit, changes.beginWriting(permit) else {
-                next()
-                return
-            }
-            writing = permit
-        }
-        cache.worker.run(on: proxy.loop) { [writing] store in
-            defer { if let writing { changes.endWriting(writing) } }
+    private func perform(_ job: StoreJob, then next: @escaping @Sendable (StoreJob.Outcome) -> Void) {
+        let (keys, cache) = (keys, cache)
+        cache.worker.run(on: proxy.loop) { store in
             try job.perform(store, keys)
         } then: { result in
-            if case .failure(let error) = result {
-                settings.logger.error("an answer could not be stored", metadata: ["error": "\(error)"])
-                settings.onNotStored?()
+            switch result {
+            case .success(let outcome): next(outcome)
+            case .failure(let error):
+                cache.failures.report(.error, "an answer could not be stored", ["error": "\(error)"])
+                cache.settings.onNotStored?()
+                next(StoreJob.Outcome(isStored: false))
             }
-            next()
         }
     }
 }

@@ -30,7 +30,16 @@ final class ProxyExchange: @unchecked Sendable {
     var hasHead = false
     /// Whether the origin's answer is only read to its end.
     var drops = false
+    /// Bytes of the collected body that went to the client.
+    var handedOn = 0
+    /// Whether the client takes the body more slowly than it is collected, and is sent it from there.
+    var isBehind = false
+    /// What was collected of a body that turned out to be too large to be stored, until the client has it; and what came
+    /// next.
+    var backlog: (collected: BodyCollector, next: ByteBuffer)?
     private var rounds = 0
+    /// Until when it waits for others, over all rounds.
+    private var waitsUntil: NIODeadline?
     private var goesAlone = false
     private var hasWaitedForStore = false
     private(set) var hasWaited = false
@@ -70,7 +79,7 @@ final class ProxyExchange: @unchecked Sendable {
 
     private func look() {
         do {
-            let lookup = try Lookup.find(request, keys) { try cache.store.readNow($0) }
+            let lookup = try Lookup.find(request, keys) { try cache.store.openNow($0, wholeUpTo: Candidate.wholeUpTo) }
             guard case .mustWait = lookup else {
                 act(.decide(request, lookup, at: now))
                 return
@@ -82,7 +91,7 @@ final class ProxyExchange: @unchecked Sendable {
         let (request, keys) = (request, keys)
         cache.worker.run(on: proxy.loop) { store in
             try Lookup.find(request, keys) { key in
-                try store.read(key).map { .tile($0) } ?? .miss
+                try store.open(key, wholeUpTo: Candidate.wholeUpTo).map { .tile($0) } ?? .miss
             }
         } then: { result in
             switch result {
@@ -94,7 +103,7 @@ final class ProxyExchange: @unchecked Sendable {
 
     /// A store that cannot be read is no reason to leave a client without an answer.
     private func storeFailed(_ error: any Error) {
-        logger.warning("the store cannot be read", metadata: ["error": "\(error)"])
+        cache.failures.report(.warning, "the store cannot be read", ["error": "\(error)"])
         act(.decide(request, .miss, at: now))
     }
 
@@ -120,7 +129,7 @@ final class ProxyExchange: @unchecked Sendable {
         // Where stale is forbidden whatever happens, the origin is asked whatever has happened.
         let freshness = candidate.response.freshness
         guard freshness.mayServe(after: .unreachable, asking: request.asking, at: now) else { return false }
-        switch cache.health.leave(for: route.origin) {
+        switch cache.health.leave(for: route.origin, question) {
         case .ask: return false
         case .probe:
             isProbe = true
@@ -139,10 +148,17 @@ final class ProxyExchange: @unchecked Sendable {
     }
 
     /// Tells what became of the question, for those who could do without an answer.
-    func judge(_ failure: OriginFailure?) {
+    func judge(_ failure: OriginFailure?, isConnecting: Bool = false) {
         isProbe = false
-        if let failure { cache.health.failed(route.origin, failure) } else { cache.health.answered(route.origin) }
+        if let failure {
+            cache.health.failed(route.origin, question, failure, isConnecting: isConnecting)
+        } else {
+            cache.health.answered(route.origin, question)
+        }
     }
+
+    /// What tells one question to the origin from another.
+    private var question: Int { request.target.hashValue }
 
     /// Waits for what is just being stored for the request's URL, once: who has seen an answer's end must find it here.
     private func waitsForStore() -> Bool {
@@ -179,19 +195,29 @@ final class ProxyExchange: @unchecked Sendable {
         proxy.ownVia.add(to: &reply.response.headerFields)
         status.add(to: &reply.response.headerFields)
         exchange.send(reply.response, length: reply.length)
-        guard request.method != .head, let data = candidate.tile.data, !reply.parts.isEmpty else {
+        guard request.method != .head, !reply.parts.isEmpty else {
             exchange.finish()
             return
         }
-        BodySender(exchange, data, reply).run()
+        BodySender(
+            exchange, candidate.body, reply.parts, suffix: reply.suffix, owner: candidate.owner,
+            onFailure: bodyCannotBeRead(candidate.key)
+        ).run()
+    }
+
+    /// What to do where a stored body's file fails while it is being sent.
+    func bodyCannotBeRead(_ key: TileKey) -> (any Error) -> Void {
+        { [failures = cache.failures] error in
+            failures.report(.error, "a stored body cannot be read", ["key": "\(key)", "error": "\(error)"])
+        }
     }
 
     /// Refreshes what was just served stale, if nobody is at it.
     private func refreshBehind(_ candidate: Candidate) {
-        let leave = cache.health.leave(for: route.origin)
+        let leave = cache.health.leave(for: route.origin, question)
         if case .wait = leave { return }
         guard let key = request.key, let ticket = cache.flights.startAlone(flightKey(key), isOpen: true) else {
-            if leave == .probe { cache.health.abandoned(route.origin) }
+            if leave == .probe { cache.health.abandoned(route.origin, question) }
             return
         }
         let behind = ProxyExchange(proxy, route, keys, request.refreshing, nil)
@@ -224,7 +250,9 @@ final class ProxyExchange: @unchecked Sendable {
             return
         }
         let isWorthWaiting = cache.flights.isWorthWaiting(flightKey(key))
-        guard forwarding.mayCollapse, !goesAlone, isWorthWaiting, exchange != nil else {
+        let until = waitsUntil ?? .now() + cache.settings.collapseWait
+        waitsUntil = until
+        guard forwarding.mayCollapse, !goesAlone, isWorthWaiting, exchange != nil, .now() < until else {
             ticket = cache.flights.startAlone(flightKey(key), isOpen: false)
             send(forwarding)
             return
@@ -241,14 +269,15 @@ final class ProxyExchange: @unchecked Sendable {
                 send(forwarding)
             }
         } else {
-            loop.scheduleTask(in: cache.settings.collapseWait) { once.landed(.useless) }
+            loop.scheduleTask(deadline: until) { once.landed(.useless) }
         }
     }
 
     /// An answer that is stored by now.
     private func foundMeanwhile() -> CacheDecision? {
         // What the store cannot tell at once, or at all, is for the origin.
-        guard let lookup = try? Lookup.find(request, keys, read: { try cache.store.readNow($0) }) else { return nil }
+        let lookup = try? Lookup.find(request, keys) { try cache.store.openNow($0, wholeUpTo: Candidate.wholeUpTo) }
+        guard let lookup else { return nil }
         let decision = CacheDecision.decide(request, lookup, at: now)
         if case .serve = decision { return decision }
         return nil
@@ -269,12 +298,26 @@ final class ProxyExchange: @unchecked Sendable {
             hasWaited = true
             goesAlone = rounds > 1
             look()
-        case .useless:
+        case .held(let answer):
             goesAlone = true
-            if let forwarding { send(forwarding) }
+            guard answer.isFor(request) else {
+                goAlone()
+                return
+            }
+            hasWaited = true
+            act(.decide(request, .found(answer.candidate), at: now))
+        case .useless, .failed: goAlone()
         case .abandoned: look()
-        case .failed(let failure): fail(failure)
         }
+    }
+
+    /// Asks by itself, after waiting for somebody else's answer was in vain.
+    ///
+    /// It does not join again: what failed for one may fail for each, one after the other.
+    private func goAlone() {
+        goesAlone = true
+        guard let forwarding, !serveWithout(forwarding) else { return }
+        send(forwarding)
     }
 
     private func send(_ forwarding: Forwarding) {
@@ -317,7 +360,7 @@ final class ProxyExchange: @unchecked Sendable {
     private func clientIsGone() {
         // What is being stored is worth having all the same; nothing else is.
         if collector != nil, !drops {
-            passes = false
+            (passes, isBehind) = (false, false)
             call?.resume()
             return
         }
@@ -328,7 +371,7 @@ final class ProxyExchange: @unchecked Sendable {
 
     /// The origin gave no answer, or no whole one.
     func fail(_ failure: UpstreamFailure) {
-        land(.failed(failure))
+        land(.failed)
         collector = nil
         defer { end() }
         guard let exchange, exchange.isOpen else { return }
@@ -344,9 +387,10 @@ final class ProxyExchange: @unchecked Sendable {
         }
         let mustRevalidate = forwarding?.candidate.map { $0.response.freshness.mustRevalidate } ?? false
         switch failure {
-        case .timeout: reply(504, "The origin did not answer in time.", forwarding?.cause)
+        case .connectTimeout, .timeout: reply(504, "The origin did not answer in time.", forwarding?.cause)
+        case .clientTooSlow: reply(408, "The request came too slowly, and others needed its place.", forwarding?.cause)
         case .overloaded: reply(503, "The origin has too much to do.", forwarding?.cause)
-        case .unreachable, .closed, .malformed, .cancelled:
+        case .unreachable, .forbidden, .closed, .malformed, .cancelled:
             reply(mustRevalidate ? 504 : 502, "The origin gave no answer.", forwarding?.cause)
         }
     }
@@ -382,7 +426,7 @@ final class ProxyExchange: @unchecked Sendable {
     func end() {
         guard !isOver else { return }
         isOver = true
-        if isProbe { cache.health.abandoned(route.origin) }
+        if isProbe { cache.health.abandoned(route.origin, question) }
         land(.useless)
         if let permit { cache.changes.giveBack(permit) }
         permit = nil

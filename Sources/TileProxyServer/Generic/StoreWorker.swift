@@ -69,41 +69,64 @@ enum StoreJob: Sendable {
         return .move(candidate, from: candidate.key, primary: primary, intent, stored.status, request.fields)
     }
 
+    /// What became of a job.
+    struct Outcome: Sendable {
+        /// Whether the store has what the job was to leave there.
+        var isStored = true
+        /// Where a response's body lies now.
+        var place: (key: TileKey, blob: BlobDigest)?
+    }
+
     /// Carries it out.
-    func perform(_ store: TileStore, _ keys: ResourceKeys) throws {
+    func perform(_ store: TileStore, _ keys: ResourceKeys) throws -> Outcome {
         switch self {
         case .put(let primary, let intent, let status, let body, let request):
-            try Self.put(primary, intent, status, body, request, store, keys)
+            return try Self.put(primary, intent, status, body, request, store, keys)
         case .refresh(let candidate, let metadata):
-            let version = EntryVersion(candidate.tile.entry)
+            let version = EntryVersion(candidate.entry)
             _ = try store.refresh(candidate.key, from: version, metadata: metadata)
         case .move(let candidate, let former, let primary, let intent, let status, let request):
+            guard let tile = try store.read(former), EntryVersion(tile.entry) == EntryVersion(candidate.entry) else {
+                return Outcome(isStored: false)
+            }
             // The former key goes first: if this fails half-way, the response is fetched anew and never mistaken.
             _ = try store.remove([former], includingPinned: true)
-            try Self.put(primary, intent, status, candidate.tile.data, request, store, keys)
+            return try Self.put(primary, intent, status, tile.data, request, store, keys)
         case .remove(let gone): _ = try store.remove(gone, includingPinned: true)
         }
+        return Outcome()
     }
 
     private static func put(
         _ primary: TileKey, _ intent: OriginDecision.StoreIntent, _ status: HTTPResponse.Status, _ body: Data?,
         _ request: HTTPFields, _ store: TileStore, _ keys: ResourceKeys
-    ) throws {
+    ) throws -> Outcome {
         let metadata = TileProxyServer.entry(status: status, fields: intent.fields, freshness: intent.freshness)
         guard !intent.vary.isEmpty else {
-            try store.put(body, for: primary, metadata: metadata)
-            return
+            return Outcome(try store.put(body, for: primary, metadata: metadata), primary)
         }
         let known = try store.entry(for: primary).flatMap { VaryMarker($0.metadata) }
         let marker = known?.adding(intent.vary) ?? VaryMarker(sets: [intent.vary], epoch: newEpoch())
-        guard let variant = keys.variant(of: primary, intent.vary, epoch: marker.epoch, for: request) else { return }
+        guard let variant = keys.variant(of: primary, intent.vary, epoch: marker.epoch, for: request) else {
+            return Outcome(isStored: false)
+        }
         var puts = [TilePut(key: variant, data: body, metadata: metadata)]
         if marker != known {
             let now = intent.freshness.storedAt
             puts.append(TilePut(key: primary, data: nil, metadata: marker.metadata(at: now)))
         }
-        try store.put(puts)
+        return Outcome(try store.put(puts).first ?? .olderThanStored, variant)
     }
 
     private static func newEpoch() -> String { String(UInt64.random(in: 0...UInt64.max), radix: 36) }
+}
+
+extension StoreJob.Outcome {
+    fileprivate init(_ outcome: PutOutcome, _ key: TileKey) {
+        switch outcome {
+        case .stored(let blob, _): place = blob.map { (key, $0) }
+        case .olderThanStored: break
+        case .largerThanCapacity: isStored = false
+        }
+    }
 }

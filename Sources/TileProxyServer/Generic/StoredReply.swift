@@ -8,15 +8,9 @@ struct StoredReply: Sendable {
     /// The length of the body, or of what a GET would have given; `nil` where none is told.
     var length: Int64?
     /// Texts and stretches of the stored bytes that make up the body, in order.
-    var parts: [Part]
+    var parts: [BodyPart]
     /// What comes after the last part.
     var suffix = ""
-
-    /// A stretch of stored bytes and what is sent before it.
-    struct Part: Hashable, Sendable {
-        var prefix: String
-        var bytes: Range<Int64>
-    }
 
     /// Makes the answer.
     ///
@@ -29,7 +23,7 @@ struct StoredReply: Sendable {
     ) {
         response = stored.response(age: age)
         self.length = isBodiless(stored.status.code) ? nil : length
-        parts = length > 0 ? [Part(prefix: "", bytes: 0..<length)] : []
+        parts = length > 0 ? [BodyPart(prefix: "", bytes: 0..<length)] : []
         guard !conditions.isEmpty else { return }
         let outcome = conditions.outcome(
             for: stored.validators, status: stored.status.code, method: method, now: now)
@@ -45,7 +39,7 @@ struct StoredReply: Sendable {
         case .whole: break
         case .partial(let plan):
             response = plan.response
-            parts = plan.parts.map { Part(prefix: $0.prefix, bytes: $0.bytes) }
+            parts = plan.parts.map { BodyPart(prefix: $0.prefix, bytes: $0.bytes) }
             suffix = plan.suffix
             self.length = parts.reduce(Int64(suffix.utf8.count)) { $0 + Int64($1.prefix.utf8.count + $1.bytes.count) }
         case .unsatisfiable(let head):

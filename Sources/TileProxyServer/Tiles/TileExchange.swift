@@ -88,12 +88,13 @@ final class TileExchange: UpstreamReceiver {
     func upstreamFailed(_ failure: UpstreamFailure) {
         switch failure {
         case .unreachable(let why): fail(.connection, "no connection: \(why)", cause: failure)
-        case .timeout: fail(.timeout, "no connection in time", cause: failure)
+        case .forbidden(let why): fail(.unsupported, "refused: \(why)", cause: failure)
+        case .connectTimeout, .timeout: fail(.timeout, "no connection in time", cause: failure)
         case .closed where head != nil: fail(.truncated, "the body broke off", cause: failure)
         case .closed: fail(.connection, "closed without an answer", cause: failure)
         case .malformed(let why): fail(.malformed, "no HTTP: \(why)", cause: failure)
         case .overloaded: fail(.connection, "too many requests wait already", cause: failure)
-        case .cancelled: fail(.cancelled, "cancelled", cause: failure)
+        case .clientTooSlow, .cancelled: fail(.cancelled, "cancelled", cause: failure)
         }
     }
 }

@@ -16,6 +16,14 @@ package final class UpstreamCall {
     private(set) var isOver = false
     private(set) var requestIsComplete: Bool
     private(set) var isPaused = false
+    /// Whether it waits for its own client: for more of the request's body, or to read more of the response.
+    ///
+    /// Meanwhile its connection is not among those that other requests may have to wait for.
+    package var waitsForClient = false {
+        didSet { if waitsForClient != oldValue, !isOver { connection?.callWaitsForClient(waitsForClient) } }
+    }
+    /// Bytes that have come from the client or gone to it.
+    private(set) var movedBytes = 0
 
     init(_ request: UpstreamRequest, receiver: any UpstreamReceiver) {
         self.request = request
@@ -26,6 +34,7 @@ package final class UpstreamCall {
     /// Sends a part of the request's body.
     package func send(_ bytes: ByteBuffer) {
         guard !isOver, let connection, bytes.readableBytes > 0 else { return }
+        movedBytes += bytes.readableBytes
         connection.send(bytes, chunked: request.body == .chunked)
     }
 
@@ -56,6 +65,12 @@ package final class UpstreamCall {
         receiver = nil
         connection?.abandon()
         connection = nil
+    }
+
+    /// A part of the response goes to the client.
+    func received(_ bytes: ByteBuffer) {
+        movedBytes += bytes.readableBytes
+        receiver?.upstreamSent(bytes: bytes)
     }
 
     func end(trailers: HTTPFields?) {

@@ -27,6 +27,9 @@ final class UpstreamConnection: ChannelDuplexHandler {
     private var writableCallbacks: [() -> Void] = []
     private var deadline = NIODeadline.distantFuture
     private(set) var usedBefore = false
+    private var startedAt: NIODeadline?
+    /// Since when it has been waiting for its own client.
+    private(set) var heldSince: NIODeadline?
 
     init(origin: Origin, limits: UpstreamLimits, pool: UpstreamPool) {
         self.origin = origin
@@ -45,6 +48,8 @@ final class UpstreamConnection: ChannelDuplexHandler {
         }
         self.call = call
         call.connection = self
+        startedAt = .now()
+        heldSince = nil
         call.usedKeptConnection = usedBefore
         usedBefore = true
         parser = ResponseParser(limits: limits, isHead: call.request.method == "HEAD")
@@ -96,6 +101,26 @@ final class UpstreamConnection: ChannelDuplexHandler {
             readIsPending = false
             context.read()
         }
+    }
+
+    /// The call waits for its own client, or does so no longer.
+    func callWaitsForClient(_ waits: Bool) {
+        heldSince = waits ? .now() : nil
+        pool?.holdingChanged(self)
+    }
+
+    /// Bytes a second that the client has moved, if the connection is held for it and has been in use for so long.
+    func clientRate(at now: NIODeadline, after grace: TimeAmount) -> Double? {
+        guard heldSince != nil, let call, let startedAt, startedAt + grace <= now else { return nil }
+        return Double(call.movedBytes) / Double(max(1, (now - startedAt).nanoseconds))
+    }
+
+    /// Gives a slow client up, because others need the connection.
+    func giveUpClient() {
+        guard let call else { return }
+        self.call = nil
+        context?.close(promise: nil)
+        call.fail(.clientTooSlow)
     }
 
     /// The one who asked is gone: the rest of the response is worth nothing, nor is the connection.
@@ -185,7 +210,7 @@ final class UpstreamConnection: ChannelDuplexHandler {
         case .needsMore: break
         case .interim(let response): call.receiver?.upstreamSent(interim: response)
         case .head(let response, let length): call.receiver?.upstreamSent(head: response, length: length)
-        case .bytes(let bytes): call.receiver?.upstreamSent(bytes: bytes)
+        case .bytes(let bytes): call.received(bytes)
         case .end(let trailers): finish(call, trailers)
         }
     }

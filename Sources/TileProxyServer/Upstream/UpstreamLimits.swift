@@ -10,8 +10,15 @@ package struct UpstreamLimits: Sendable {
     package var bodyStall = TimeAmount.seconds(30)
     /// How long a connection is kept open without use.
     package var idle = TimeAmount.seconds(20)
-    /// Connections to one origin from one event loop.
+    /// Connections to one origin from one event loop, besides those that wait for their own clients.
     package var connections = 128
+    /// Connections to one origin from one event loop that wait for their own clients.
+    ///
+    /// They wait for more of a request's body, or for a client to read. If there are more, and another request waits, the
+    /// slowest client is given up.
+    package var held = 128
+    /// For how long a client may be slow before it can be given up for that.
+    package var heldGrace = TimeAmount.seconds(2)
     /// Requests that wait for one of them.
     package var waiting = 8192
     /// Bytes of a response's head.
@@ -28,6 +35,10 @@ package struct UpstreamLimits: Sendable {
 package enum UpstreamFailure: Error, Hashable, Sendable {
     /// No connection: refused, no such host, no TLS.
     case unreachable(String)
+    /// The host leads to an address that is not for those who asked.
+    case forbidden(String)
+    /// No connection in time.
+    case connectTimeout
     /// It took too long.
     case timeout
     /// The connection broke before the response's head.
@@ -36,6 +47,8 @@ package enum UpstreamFailure: Error, Hashable, Sendable {
     case malformed(String)
     /// Too many requests wait for this origin already.
     case overloaded
+    /// The client was slow, and others needed the connection.
+    case clientTooSlow
     /// The one who asked gave up.
     case cancelled
 }

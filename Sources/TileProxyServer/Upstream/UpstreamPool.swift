@@ -11,16 +11,25 @@ package final class UpstreamPool {
     private let limits: UpstreamLimits
     private let loop: any EventLoop
     private let tls: NIOSSLContext?
+    private let onlyPublic: Bool
     private var idle: [UpstreamConnection] = []
     private var all: [ObjectIdentifier: UpstreamConnection] = [:]
+    /// Those that wait for their own clients: no other request waits for them.
+    private var held: [ObjectIdentifier: UpstreamConnection] = [:]
     private var connecting = 0
     private var waiting: [UpstreamCall] = []
     private var sweeping: RepeatedTask?
 
     /// Makes a pool; no connection is opened yet.
     ///
-    /// - Parameter tls: Used for an `https` origin only. Without it such an origin counts as unreachable.
-    package init(origin: Origin, limits: UpstreamLimits, loop: any EventLoop, tls: NIOSSLContext?) {
+    /// - Parameters:
+    ///   - tls: Used for an `https` origin only. Without it such an origin counts as unreachable.
+    ///   - onlyPublic: Whether to connect to no address of this machine or of a private network: for a host that somebody
+    ///     else has named.
+    package init(
+        origin: Origin, limits: UpstreamLimits, loop: any EventLoop, tls: NIOSSLContext?, onlyPublic: Bool = false
+    ) {
+        self.onlyPublic = onlyPublic
         self.origin = origin
         self.limits = limits
         self.loop = loop
@@ -53,7 +62,39 @@ package final class UpstreamPool {
     }
 
     private func openIfNeeded() {
-        while connecting < waiting.count, all.count + connecting < limits.connections { open() }
+        while connecting < waiting.count, all.count - held.count + connecting < limits.connections {
+            let isFull = all.count + connecting >= limits.connections + limits.held
+            guard isFull else {
+                open()
+                continue
+            }
+            guard giveUpSlowest() else { return }
+        }
+    }
+
+    /// A connection has begun or ceased to wait for its own client.
+    func holdingChanged(_ connection: UpstreamConnection) {
+        let id = ObjectIdentifier(connection)
+        guard connection.heldSince != nil, all[id] != nil else {
+            held[id] = nil
+            return
+        }
+        held[id] = connection
+        openIfNeeded()
+    }
+
+    /// Breaks off the response, or the upload, of the client that has moved the fewest bytes a second.
+    ///
+    /// - Returns: Whether there was one that had had its time.
+    private func giveUpSlowest() -> Bool {
+        let now = NIODeadline.now()
+        let rates = held.values.compactMap { connection in
+            connection.clientRate(at: now, after: limits.heldGrace).map { (connection, $0) }
+        }
+        guard let slowest = rates.min(by: { $0.1 < $1.1 })?.0 else { return false }
+        remove(slowest)
+        slowest.giveUpClient()
+        return true
     }
 
     private func open() {
@@ -64,6 +105,7 @@ package final class UpstreamPool {
         let tls = origin.isSecure ? tls : nil
         let bound = NIOLoopBound(self, eventLoop: loop)
         let made = ClientBootstrap(group: loop)
+            .resolver(onlyPublic ? PublicResolver(loop: loop) : nil)
             .connectTimeout(limits.connect)
             .channelOption(.tcpOption(.tcp_nodelay), value: 1)
             // An orderly end is then an event of its own, which a reset does not cause.
@@ -101,15 +143,25 @@ package final class UpstreamPool {
     /// A connection could not be made: one of those who wait is told; the others try again.
     private func failOne(_ error: any Error) {
         if !waiting.isEmpty {
-            let isTimeout: Bool
-            if case .some(.connectTimeout) = error as? ChannelError { isTimeout = true } else { isTimeout = false }
-            waiting.removeFirst().fail(isTimeout ? .timeout : .unreachable("\(error)"))
+            waiting.removeFirst().fail(Self.failure(error))
         }
         openIfNeeded()
     }
 
+    private static func failure(_ error: any Error) -> UpstreamFailure {
+        if case .some(.connectTimeout) = error as? ChannelError { return .connectTimeout }
+        let lookup = error as? NIOConnectionError
+        for cause in [lookup?.dnsAError, lookup?.dnsAAAAError] {
+            if let forbidden = cause as? ForbiddenPeer { return .forbidden(forbidden.description) }
+        }
+        return .unreachable("\(error)")
+    }
+
     /// A connection has no request any more.
-    func release(_ connection: UpstreamConnection) { serveNext(on: connection) }
+    func release(_ connection: UpstreamConnection) {
+        held[ObjectIdentifier(connection)] = nil
+        serveNext(on: connection)
+    }
 
     private func serveNext(on connection: UpstreamConnection) {
         while !waiting.isEmpty {
@@ -122,9 +174,14 @@ package final class UpstreamPool {
     }
 
     func forget(_ connection: UpstreamConnection) {
-        all[ObjectIdentifier(connection)] = nil
-        idle.removeAll { $0 === connection }
+        remove(connection)
         openIfNeeded()
+    }
+
+    private func remove(_ connection: UpstreamConnection) {
+        all[ObjectIdentifier(connection)] = nil
+        held[ObjectIdentifier(connection)] = nil
+        idle.removeAll { $0 === connection }
     }
 
     private func startSweeping() {
@@ -139,6 +196,8 @@ package final class UpstreamPool {
     func sweep(at now: NIODeadline) {
         for connection in all.values { connection.check(at: now) }
         failLate(at: now)
+        // A client that was not slow for long enough a moment ago may be so now.
+        openIfNeeded()
         if all.isEmpty, connecting == 0, waiting.isEmpty {
             sweeping?.cancel()
             sweeping = nil

@@ -87,6 +87,12 @@ final class Wire {
         return true
     }
 
+    /// Whether there is something to read, or the other side has closed.
+    var isReadable: Bool {
+        var state = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+        return !pending.isEmpty || poll(&state, 1, 0) > 0
+    }
+
     /// Whether the other side has closed: nothing is left, and nothing comes.
     func isAtEnd() -> Bool { pending.isEmpty && !more() }
 
