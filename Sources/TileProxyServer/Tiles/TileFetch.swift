@@ -39,7 +39,7 @@ struct TileFetch: Sendable {
             guard let tile = try await service.cache.tile(source.tiles, key) else {
                 return failure(504, "The tile is not there.", .miss)
             }
-            return try outcome(tile, wasKnown: known != nil, now)
+            return try await outcome(tile, wasKnown: known != nil, now)
         } catch {
             return failure(error)
         }
@@ -50,13 +50,29 @@ struct TileFetch: Sendable {
         guard let known, StoredFreshness(known.metadata).isFresh(at: now), !known.metadata.response.noCache,
             let tile = try await service.cache.tile(source.tiles, key, mode: .cacheOnly)
         else { return failure(504, "The tile is not in the cache, or is stale.", .miss) }
-        return try outcome(tile, wasKnown: true, now)
+        return try await outcome(tile, wasKnown: true, now)
     }
 
-    private func outcome(_ tile: CachedTile, wasKnown: Bool, _ now: HTTPDate) throws -> Outcome {
+    private func outcome(_ tile: CachedTile, wasKnown: Bool, _ now: HTTPDate) async throws -> Outcome {
         let (served, entry) = try served(tile, wasKnown: wasKnown, now)
-        let reply = TileReply(served, of: source, to: request, now: now, boundary: Self.boundary())
         let block = entry.flatMap { Self.block($0, source, service.cache.store) }.map(Handed.init)
+        return await outcome(served, now, block)
+    }
+
+    /// The answer, with the tile decoded for a client that does not take gzip.
+    private func outcome(_ tile: ServedTile, _ now: HTTPDate, _ block: Handed? = nil) async -> Outcome {
+        var tile = tile
+        if let data = tile.data, tile.needsDecoding(for: request, of: source) {
+            let digest = tile.blob ?? data.withUnsafeBytes { BlobDigest(hashing: $0) }
+            switch await service.decoder.decode(data, digest) {
+            case .decoded(let decoded): tile.decoded = decoded
+            case .undecodable: break
+            case .busy:
+                return failure(
+                    503, "Too many tiles are being decoded; ask again, or accept gzip.", .miss, retryAfter: 1)
+            }
+        }
+        let reply = TileReply(tile, of: source, to: request, now: now, boundary: Self.boundary())
         return Outcome(reply: reply, block: block)
     }
 
@@ -99,7 +115,7 @@ struct TileFetch: Sendable {
             result = .miss
         }
         let served = ServedTile(
-            data: tile.data, metadata: metadata, blob: nil, status: status, result: result,
+            body: tile.body, metadata: metadata, blob: nil, status: status, result: result,
             mayBeKept: entry != nil || result == .hit || result == .stale)
         return (served, entry)
     }
@@ -122,27 +138,28 @@ struct TileFetch: Sendable {
             guard let tile = try await service.cache.tile(source.tiles, key, mode: .serverOnly) else {
                 return failure(404, "There is no such tile.", .none)
             }
-            return local(tile, now)
+            return await local(tile, now)
         } catch { return localFailure(error) }
     }
 
     /// What this machine has and cannot read is no fault of a server's.
     private func localFailure(_ error: any Error) -> Outcome {
         guard let error = error as? TileCacheError, error.code == .noAnswer else { return failure(error) }
-        service.logger.error("a tile cannot be read", metadata: ["key": "\(key)", "error": "\(error.message)"])
+        service.failures.report(
+            .error, "a tile cannot be read", kind: source.name.description,
+            ["key": "\(key)", "error": "\(error.message)"])
         return failure(500, "The tile cannot be read; see the log.", .none)
     }
 
-    private func local(_ tile: CachedTile, _ now: HTTPDate) -> Outcome {
+    private func local(_ tile: CachedTile, _ now: HTTPDate) async -> Outcome {
         var metadata = Self.metadata(of: tile, now)
         let wanted = source.configuration.lifetimes.minimum?.components.seconds ?? 0
         metadata.expires = metadata.storedAt.adding(seconds: max(Self.localLifetime, wanted))
         var status = CacheStatus(cache: "tileproxy")
         status.forward = .bypass
         status.detail = source.tiles.local == nil ? "a file" : "an archive"
-        let served = ServedTile(data: tile.data, metadata: metadata, blob: nil, status: status, result: .bypass)
-        return Outcome(
-            reply: TileReply(served, of: source, to: request, now: now, boundary: Self.boundary()), block: nil)
+        return await outcome(
+            ServedTile(body: tile.body, metadata: metadata, blob: nil, status: status, result: .bypass), now)
     }
 
     // MARK: Past the last zoom
@@ -155,20 +172,19 @@ struct TileFetch: Sendable {
             guard let made = try await service.cache.overzoomedTile(source.tiles, key, mode: mode) else {
                 return failure(504, "The tile is not in the cache, nor is one that it could be made from.", .miss)
             }
-            if isLocal { return local(made.tile, now) }
+            if isLocal { return await local(made.tile, now) }
             var (served, _) = try served(made.ancestor, wasKnown: false, now)
             if request.onlyIfCached, served.metadata.response.noCache || !served.isFresh(at: now) {
                 return failure(504, "The tile is not in the cache, or is stale.", .miss)
             }
             if let data = made.tile.data {
-                served.data = data
+                served.body = .memory(data)
                 served.metadata.etag = made.tile.etag
                 served.metadata.response = served.metadata.response.with(mediaType: made.tile.mediaType)
                 served.mayBeKept = served.mayBeKept && !made.isMakeshift
                 served.status.detail = "made from zoom \(made.ancestor.key.tile?.z ?? 0)"
             }
-            return Outcome(
-                reply: TileReply(served, of: source, to: request, now: now, boundary: Self.boundary()), block: nil)
+            return await outcome(served, now)
         } catch { return isLocal ? localFailure(error) : failure(error) }
     }
 
@@ -177,7 +193,7 @@ struct TileFetch: Sendable {
     private func failure(_ error: any Error) -> Outcome {
         guard let error = error as? TileCacheError else {
             if !(error is CancellationError) {
-                service.logger.error("the cache failed", metadata: ["key": "\(key)", "error": "\(error)"])
+                service.failures.report(.error, "the cache failed", ["key": "\(key)", "error": "\(error)"])
             }
             return failure(500, "The cache failed; see the log.", .miss)
         }
@@ -229,8 +245,9 @@ struct TileFetch: Sendable {
     /// The header block of an entry, if it is one that many requests can share.
     static func block(_ entry: TileEntry, _ source: ServedSource, _ store: TileStore) -> PreparedTiles.Block? {
         let metadata = entry.metadata
-        guard entry.blob != nil, metadata.response.status == 200, !metadata.response.noCache,
-            let type = metadata.response.mediaType
+        // Answers that are ready are written whole.
+        guard entry.blob != nil, entry.size <= Candidate.wholeUpTo, metadata.response.status == 200,
+            !metadata.response.noCache, let type = metadata.response.mediaType
         else { return nil }
         let coding = metadata.response.contentEncoding
         // Vector tiles that do not say how they are coded have to be looked at.
@@ -242,6 +259,10 @@ struct TileFetch: Sendable {
         return PreparedTiles.Block(
             known, common: common, content: TileFields.content(type: type, coding: coding), needsGzip: coding != nil)
     }
+}
+
+extension CachedTile {
+    fileprivate var body: StoredBody { data.map { .memory($0) } ?? .none }
 }
 
 extension ServedTile {

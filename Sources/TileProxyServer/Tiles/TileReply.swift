@@ -30,7 +30,10 @@ struct TileRequest: Sendable {
 
 /// A tile that is there, with what was found out about it.
 struct ServedTile: Sendable {
-    var data: Data?
+    /// Its bytes as they are stored; `none` if the origin says that there is no such tile.
+    var body: StoredBody
+    /// Its bytes without gzip, for a client that does not take it.
+    var decoded: DecodedTile?
     var metadata: TileMetadata
     /// The name of its bytes, if it is known without hashing them.
     var blob: BlobDigest?
@@ -40,20 +43,38 @@ struct ServedTile: Sendable {
     var result: Answered.CacheResult
     /// Whether clients may keep it.
     var mayBeKept = true
+
+    /// Its bytes, if they are in memory.
+    var data: Data? {
+        if case .memory(let data) = body { data } else { nil }
+    }
+
+    /// How its bytes are coded, by what the origin said, or by the look of them.
+    func coding(of source: ServedSource) -> String? {
+        if let coding = metadata.response.contentEncoding { return coding }
+        return source.configuration.servedKind == .vector && data.map(Gzip.isMarked) == true ? "gzip" : nil
+    }
+
+    /// Whether it has to be decoded for a client.
+    func needsDecoding(for request: TileRequest, of source: ServedSource) -> Bool {
+        guard !request.permitsGzip, let coding = coding(of: source)?.lowercased() else { return false }
+        return coding == "gzip" || coding == "x-gzip"
+    }
 }
 
 /// An answer about a tile, as the client's conditions, range and codings want it: a value.
 struct TileReply: Sendable {
     var response: HTTPResponse
+    /// The bytes that the stretches are of.
+    var body = StoredBody.none
     /// Stretches of the bytes, with texts between them.
-    var parts: [(prefix: String, bytes: Data)] = []
+    var parts: [BodyPart] = []
+    /// What accounts for the memory of the bytes.
+    var owner: DecodedTile?
     var suffix = ""
     /// The length of the body, or of what a GET would have given.
     var length: Int64?
     var result: Answered.CacheResult
-
-    /// The largest tile that is decoded for clients that cannot.
-    static let decodedLimit = 64 << 20
 
     /// Makes the answer.
     ///
@@ -65,7 +86,8 @@ struct TileReply: Sendable {
         result = tile.result
         let metadata = tile.metadata
         let age = TileFields.age(metadata, now: now)
-        guard var data = tile.data else {
+        body = tile.body
+        if case .none = tile.body {
             // The origin says that there is no such tile.
             let code = metadata.response.status
             var fields = TileFields.common(
@@ -77,17 +99,10 @@ struct TileReply: Sendable {
             length = code == 204 ? nil : 0
             return
         }
-        var coding = metadata.response.contentEncoding
-        if coding == nil, source.configuration.servedKind == .vector, data.starts(with: [0x1F, 0x8B]) {
-            coding = "gzip"
-        }
+        var coding = tile.coding(of: source)
         let varies = coding != nil
-        var isDecoded = false
-        if coding?.lowercased() == "gzip" || coding?.lowercased() == "x-gzip", !request.permitsGzip,
-            let decoded = Gzip.decode(data, limit: Self.decodedLimit)
-        {
-            (data, coding, isDecoded) = (decoded, nil, true)
-        }
+        let isDecoded = tile.decoded != nil
+        if let decoded = tile.decoded { (body, coding, owner) = (.memory(decoded.data), nil, decoded) }
         let tag =
             TileFields.tag(metadata, blob: tile.blob, isDecoded: isDecoded)
             ?? TileFields.tag(
@@ -111,23 +126,21 @@ struct TileReply: Sendable {
             return
         }
         var fields = common
-        let type = metadata.response.mediaType ?? BodySignature(data).pictureType ?? source.fallbackType
+        let size = Int64(body.count)
+        let type = metadata.response.mediaType ?? Self.pictureType(body) ?? source.fallbackType
         for field in TileFields.content(type: type, coding: coding) { fields.append(field) }
         response = HTTPResponse(status: .ok, headerFields: fields)
-        parts = [("", data)]
-        length = Int64(data.count)
+        parts = size > 0 ? [BodyPart(prefix: "", bytes: 0..<size)] : []
+        length = size
         guard request.conditions.range != nil else { return }
         let stored = StoredResponse(status: .ok, fields: fields, freshness: StoredFreshness(metadata))
         switch request.conditions.rangeOutcome(
-            of: stored, length: Int64(data.count), method: request.method, age: age, boundary: boundary(), now: now)
+            of: stored, length: size, method: request.method, age: age, boundary: boundary(), now: now)
         {
         case .whole: break
         case .partial(let plan):
             response = plan.response
-            let start = data.startIndex
-            parts = plan.parts.map { part in
-                (part.prefix, data[(start + Int(part.bytes.lowerBound))..<(start + Int(part.bytes.upperBound))])
-            }
+            parts = plan.parts.map { BodyPart(prefix: $0.prefix, bytes: $0.bytes) }
             suffix = plan.suffix
             length = parts.reduce(Int64(suffix.utf8.count)) { $0 + Int64($1.prefix.utf8.count + $1.bytes.count) }
         case .unsatisfiable(let head):
@@ -135,6 +148,10 @@ struct TileReply: Sendable {
             response.headerFields[.contentRange] = head.headerFields[.contentRange]
             (parts, length) = ([], 0)
         }
+    }
+
+    private static func pictureType(_ body: StoredBody) -> String? {
+        if case .memory(let data) = body { BodySignature(data).pictureType } else { nil }
     }
 
     /// A few words instead of a tile.
@@ -149,9 +166,8 @@ struct TileReply: Sendable {
         fields[.retryAfter] = retryAfter.map(String.init)
         cacheStatus?.add(to: &fields)
         response = HTTPResponse(status: .init(code: status), headerFields: fields)
-        let body = Data((words + "\n").utf8)
-        parts = [("", body)]
-        length = Int64(body.count)
+        suffix = words + "\n"
+        length = Int64(suffix.utf8.count)
         result = .miss
     }
 }

@@ -1,5 +1,6 @@
 import HTTPCaching
 import HTTPTypes
+import Logging
 package import NIOCore
 import TileCache
 import TileStore
@@ -207,14 +208,17 @@ package final class TileResponder {
             return
         }
         let now = time.now
-        if !source.configuration.isLocal, !source.overzooms(found.path.z), let tile = freshTile(key, now),
-            !needsDecoding(tile, request)
-        {
+        if !source.configuration.isLocal, !source.overzooms(found.path.z), let tile = freshTile(key, source, now) {
             var status = CacheStatus(cache: "tileproxy")
             status.hit = true
             status.timeToLive = Int(clamping: tile.entry.metadata.expires.seconds &- now.seconds)
             let served = ServedTile(
-                data: tile.data, metadata: tile.entry.metadata, blob: tile.entry.blob, status: status, result: .hit)
+                body: tile.body, metadata: tile.entry.metadata, blob: tile.entry.blob, status: status, result: .hit)
+            // Decoding takes long, and is not for the loop.
+            guard !served.needsDecoding(for: request, of: source) else {
+                fetch(key, found, request, exchange)
+                return
+            }
             if let block = TileFetch.block(tile.entry, source, store) { prepared.keep(block, at: found.place) }
             let reply = TileReply(served, of: source, to: request, now: now, boundary: TileFetch.boundary())
             send(reply, source, reply.result, exchange)
@@ -224,14 +228,17 @@ package final class TileResponder {
     }
 
     /// A fresh tile that can be had without waiting.
-    private func freshTile(_ key: TileKey, _ now: HTTPDate) -> StoredTile? {
-        guard case .some(.tile(let tile)) = try? store.readNow(key) else { return nil }
+    private func freshTile(_ key: TileKey, _ source: ServedSource, _ now: HTTPDate) -> OpenedTile? {
+        guard case .some(.tile(let tile)) = try? store.openNow(key, wholeUpTo: Candidate.wholeUpTo) else { return nil }
         let metadata = tile.entry.metadata
-        return StoredFreshness(metadata).isFresh(at: now) && !metadata.response.noCache ? tile : nil
-    }
-
-    private func needsDecoding(_ tile: StoredTile, _ request: TileRequest) -> Bool {
-        tile.entry.metadata.response.contentEncoding != nil && !request.permitsGzip
+        guard StoredFreshness(metadata).isFresh(at: now), !metadata.response.noCache else { return nil }
+        // What is sent from its file is not looked at: all that is to be known of it has to be known already.
+        if case .file = tile.body {
+            let response = metadata.response
+            let codingIsKnown = response.contentEncoding != nil || source.configuration.servedKind != .vector
+            guard response.mediaType != nil, codingIsKnown else { return nil }
+        }
+        return tile
     }
 
     private func fetch(_ key: TileKey, _ found: Found, _ request: TileRequest, _ exchange: Exchange) {
@@ -253,10 +260,8 @@ package final class TileResponder {
                 me.send(outcome.reply, source, outcome.reply.result, exchange)
             }
         }
-        // What takes long to compute or reads files must not hold up the loop's other clients.
-        let mayDecode = !request.permitsGzip && source.configuration.servedKind != .image
-        let isQuick = !source.configuration.isLocal && !mayDecode
-        let task = isQuick ? service.tasks.start(nil, work) : Task(operation: work)
+        // What reads files must not hold up the loop's other clients.
+        let task = !source.configuration.isLocal ? service.tasks.start(nil, work) : Task(operation: work)
         exchange.whenGone = { task.cancel() }
     }
 
@@ -269,19 +274,37 @@ package final class TileResponder {
     ) {
         exchange.cacheResult = result
         let isHead = exchange.head.method == .head
-        var body = ByteBuffer()
-        if !isHead {
-            body.reserveCapacity(Int(clamping: reply.length ?? 0))
-            for part in reply.parts {
-                body.writeString(part.prefix)
-                part.bytes.withUnsafeBytes { _ = body.writeBytes($0) }
-            }
-            body.writeString(reply.suffix)
-        }
+        let size = isHead ? 0 : Int(clamping: reply.length ?? 0)
         exchange.send(reply.response, length: reply.length)
-        exchange.send(body)
-        exchange.finish()
+        if isHead {
+            exchange.finish()
+        } else if size <= Candidate.wholeUpTo, let body = reply.wholeBody(size) {
+            exchange.send(body)
+            exchange.finish()
+        } else {
+            let failures = service.failures
+            BodySender(
+                exchange, reply.body, reply.parts, suffix: reply.suffix, owner: reply.owner,
+                onFailure: { failures.report(.error, "a stored tile cannot be read", ["error": "\($0)"]) }
+            ).run()
+        }
         guard let source, source.index < stripes.count else { return }
-        stripes[source.index].add(result, status: reply.response.status.code, bytes: body.readableBytes)
+        stripes[source.index].add(result, status: reply.response.status.code, bytes: size)
+    }
+}
+
+extension TileReply {
+    /// All of the body in one buffer; `nil` if it is in a file.
+    fileprivate func wholeBody(_ size: Int) -> ByteBuffer? {
+        var buffer = ByteBuffer()
+        buffer.reserveCapacity(size)
+        for part in parts {
+            buffer.writeString(part.prefix)
+            guard case .memory(let data) = body, part.bytes.upperBound <= Int64(data.count) else { return nil }
+            let range = Int(clamping: part.bytes.lowerBound)..<Int(clamping: part.bytes.upperBound)
+            data.withUnsafeBytes { _ = buffer.writeBytes(UnsafeRawBufferPointer(rebasing: $0[range])) }
+        }
+        buffer.writeString(suffix)
+        return buffer
     }
 }

@@ -13,6 +13,8 @@ package final class TileService: Sendable {
     private let current: Locked<SourceTable>
     let underWay = Locked(0)
     let tasks = LoopTasks()
+    let decoder = TileDecoder()
+    let failures: RepeatedFailures
 
     /// Makes the service of some sources over a store.
     ///
@@ -26,6 +28,8 @@ package final class TileService: Sendable {
     ) {
         self.statistics = statistics
         self.logger = logger
+        let failures = RepeatedFailures(logger)
+        self.failures = failures
         current = Locked(table)
         let sizes: @Sendable (TileKey) -> Int = { key in
             // A figure for the page; what cannot be looked up counts as nothing.
@@ -44,9 +48,9 @@ package final class TileService: Sendable {
             switch event {
             case .notStored(let key, let error):
                 statistics.countNotStored()
-                logger.error("a tile could not be stored", metadata: ["key": "\(key)", "error": "\(error)"])
+                failures.report(.error, "a tile could not be stored", ["key": "\(key)", "error": "\(error)"])
             case .notRead(let key, let error):
-                logger.error("a tile could not be read", metadata: ["key": "\(key)", "error": "\(error)"])
+                failures.report(.error, "a tile could not be read", ["key": "\(key)", "error": "\(error)"])
             case .refreshFailed(let key, let error):
                 statistics.countRefreshFailure()
                 logger.info("a refresh failed", metadata: ["key": "\(key)", "error": "\(error)"])

@@ -72,12 +72,21 @@ struct TileFieldsTests {
         var status = CacheStatus(cache: "tileproxy")
         status.hit = true
         let body = Data("0123456789".utf8)
-        let tile = tile ?? ServedTile(data: body, metadata: Self.metadata(storedAgo: 7), status: status, result: .hit)
+        let tile =
+            tile
+            ?? ServedTile(
+                body: .memory(body), metadata: Self.metadata(storedAgo: 7), status: status, result: .hit)
         return TileReply(tile, of: source, to: request, now: Self.now, boundary: "b")
     }
 
     private func body(_ reply: TileReply) -> String {
-        reply.parts.map { $0.prefix + String(decoding: $0.bytes, as: UTF8.self) }.joined() + reply.suffix
+        var text = ""
+        for part in reply.parts {
+            text += part.prefix
+            guard case .memory(let data) = reply.body else { return "in a file" }
+            text += String(decoding: data[Int(part.bytes.lowerBound)..<Int(part.bytes.upperBound)], as: UTF8.self)
+        }
+        return text + reply.suffix
     }
 
     @Test
@@ -96,7 +105,7 @@ struct TileFieldsTests {
         let status = CacheStatus(cache: "c")
         func tag(_ text: String) throws -> String? {
             let tile = ServedTile(
-                data: Data(text.utf8), metadata: Self.metadata(tag: nil), status: status, result: .hit)
+                body: .memory(Data(text.utf8)), metadata: Self.metadata(tag: nil), status: status, result: .hit)
             return try reply(tile).response.headerFields[.eTag]
         }
         #expect(try tag("a") == tag("a") && tag("a") != tag("b"))
@@ -135,12 +144,18 @@ struct TileFieldsTests {
     static let zipped = Data(base64Encoded: "H4sIAAAAAAAC/8tIzcnJVyjJzEkFAO+ftJMKAAAA") ?? Data()
 
     @Test
-    func aCodingThatTheClientDoesNotTakeIsUndone() throws {
+    func aCodingThatTheClientDoesNotTakeIsUndone() async throws {
         let metadata = Self.metadata(ResponseFields(mediaType: "application/x-protobuf", contentEncoding: "gzip"))
-        let tile = ServedTile(
-            data: Self.zipped, metadata: metadata, status: CacheStatus(cache: "c"), result: .hit)
+        var tile = ServedTile(
+            body: .memory(Self.zipped), metadata: metadata, status: CacheStatus(cache: "c"), result: .hit)
         let coded = try reply(tile, kind: "v=https://h/{z}/{x}/{y}.pbf") { $0.permitsGzip = true }
         #expect(coded.response.headerFields[.contentEncoding] == "gzip" && coded.length == Int64(Self.zipped.count))
+        let digest = Self.zipped.withUnsafeBytes { BlobDigest(hashing: $0) }
+        guard case .decoded(let decoded) = await TileDecoder().decode(Self.zipped, digest) else {
+            Issue.record("not decoded")
+            return
+        }
+        tile.decoded = decoded
         let plain = try reply(tile, kind: "v=https://h/{z}/{x}/{y}.pbf")
         #expect(body(plain) == "hello tile" && plain.response.headerFields[.contentEncoding] == nil)
         #expect(plain.response.headerFields[.vary] == "Accept-Encoding")
@@ -154,12 +169,17 @@ struct TileFieldsTests {
     }
 
     @Test
-    func whatDoesNotDecodeIsGivenAsItIs() throws {
+    func whatDoesNotDecodeIsGivenAsItIs() async throws {
         let metadata = Self.metadata(ResponseFields(contentEncoding: "gzip"))
         let broken = Self.zipped.prefix(20)
-        let tile = ServedTile(data: broken, metadata: metadata, status: CacheStatus(cache: "c"), result: .hit)
+        let tile = ServedTile(body: .memory(broken), metadata: metadata, status: CacheStatus(cache: "c"), result: .hit)
         let reply = try reply(tile, kind: "v=https://h/{z}/{x}/{y}.pbf")
         #expect(reply.response.headerFields[.contentEncoding] == "gzip" && reply.length == 20)
+        guard case .undecodable = await TileDecoder().decode(broken, broken.withUnsafeBytes { BlobDigest(hashing: $0) })
+        else {
+            Issue.record("decoded")
+            return
+        }
         #expect(Gzip.decode(Self.zipped, limit: 9) == nil, "ten bytes do not fit")
         #expect(Gzip.decode(Self.zipped, limit: 10)?.count == 10)
         #expect(Gzip.decode(Self.zipped + Self.zipped, limit: 99)?.count == 20, "two members are one content")
@@ -178,7 +198,7 @@ struct TileFieldsTests {
     @Test
     func anAbsentTileStaysAbsentForAWhile() throws {
         let metadata = Self.metadata(ResponseFields(status: 404), lifetime: 300)
-        let tile = ServedTile(data: nil, metadata: metadata, status: CacheStatus(cache: "c"), result: .hit)
+        let tile = ServedTile(body: .none, metadata: metadata, status: CacheStatus(cache: "c"), result: .hit)
         let reply = try reply(tile)
         #expect(reply.response.status == .notFound && reply.length == 0 && reply.parts.isEmpty)
         #expect(reply.response.headerFields[.cacheControl] == "public, max-age=300")
@@ -188,7 +208,7 @@ struct TileFieldsTests {
     @Test
     func whatMayNotBeStoredIsNotKeptByClientsEither() throws {
         var tile = ServedTile(
-            data: Data("x".utf8), metadata: Self.metadata(), status: CacheStatus(cache: "c"), result: .miss)
+            body: .memory(Data("x".utf8)), metadata: Self.metadata(), status: CacheStatus(cache: "c"), result: .miss)
         tile.mayBeKept = false
         #expect(try reply(tile).response.headerFields[.cacheControl] == "no-store")
     }
@@ -196,7 +216,7 @@ struct TileFieldsTests {
     @Test
     func aPictureThatCouldRunScriptsMayNot() throws {
         let tile = ServedTile(
-            data: Data("<svg/>".utf8), metadata: Self.metadata(ResponseFields(mediaType: "image/svg+xml")),
+            body: .memory(Data("<svg/>".utf8)), metadata: Self.metadata(ResponseFields(mediaType: "image/svg+xml")),
             status: CacheStatus(cache: "c"), result: .hit)
         #expect(try reply(tile).response.headerFields[.contentSecurityPolicy]?.contains("sandbox") == true)
     }
