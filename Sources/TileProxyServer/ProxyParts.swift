@@ -16,6 +16,7 @@ final class Parts: Sendable {
     let log: AccessLog?
     private let transport: LoopTransport
     private let secureTransport: AsyncHTTPClientTransport
+    private let redirectTransport: AsyncHTTPClientTransport
     private let group: MultiThreadedEventLoopGroup
     private let logger: Logger
     /// The responder of each loop, to be touched there alone.
@@ -34,8 +35,11 @@ final class Parts: Sendable {
         client.connectionsPerHost = configuration.limits.requestsPerHost
         client.certificateAuthorities = configuration.certificateAuthorities
         secureTransport = AsyncHTTPClientTransport(configuration: client, eventLoopGroup: group)
+        client.permitsPeer = \.isPublic
+        redirectTransport = AsyncHTTPClientTransport(configuration: client, eventLoopGroup: group)
         transport = LoopTransport(
-            group: group, connectionsPerHost: configuration.limits.requestsPerHost, other: secureTransport)
+            group: group, connectionsPerHost: configuration.limits.requestsPerHost, other: secureTransport,
+            otherForRedirects: redirectTransport)
         tiles = TileService(
             table, store: store, base: transport, statistics: statistics, configuration: configuration, logger: logger)
         admin = AdminService(
@@ -95,6 +99,7 @@ final class Parts: Sendable {
         try await generic.shutdown()
         await transport.shutdown()
         await secureTransport.shutdown()
+        await redirectTransport.shutdown()
         try await admin.figures.shutdown()
     }
 }

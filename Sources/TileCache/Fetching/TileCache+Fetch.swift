@@ -164,9 +164,12 @@ extension TileCache {
             let requestedAt = clock.now()
             let answer: TransportResponse
             do throws(TransportError) {
-                answer = try await transport.send(
-                    TransportRequest(
-                        head: request, bodyLimit: order.source.bodyLimit, timeout: order.source.timeout))
+                var outgoing = TransportRequest(
+                    head: request, bodyLimit: order.source.bodyLimit, timeout: order.source.timeout)
+                if Self.host(of: request) != host {
+                    outgoing.redirect = RedirectOrigin(authority: host, source: order.source.name)
+                }
+                answer = try await transport.send(outgoing)
             } catch {
                 // Whatever the transport makes of being cancelled, it says nothing about the host.
                 if Task.isCancelled { throw CancellationError() }

@@ -16,6 +16,7 @@ import Foundation
 /// more hosts than a configuration has) goes to another transport.
 final class LoopTransport: TileTransport {
     private let other: any TileTransport
+    private let otherForRedirects: any TileTransport
     private let group: MultiThreadedEventLoopGroup
     private let loops: [ObjectIdentifier: NIOLoopBoundBox<LoopPools>]
 
@@ -26,9 +27,15 @@ final class LoopTransport: TileTransport {
     ///   - group: The loops to run on.
     ///   - connectionsPerHost: From each loop.
     ///   - other: For what this one does not carry.
-    init(group: MultiThreadedEventLoopGroup, connectionsPerHost: Int, other: any TileTransport) {
+    ///   - otherForRedirects: The same for requests that a redirect led to another host; it must connect to public
+    ///     addresses only.
+    init(
+        group: MultiThreadedEventLoopGroup, connectionsPerHost: Int, other: any TileTransport,
+        otherForRedirects: any TileTransport
+    ) {
         self.group = group
         self.other = other
+        self.otherForRedirects = otherForRedirects
         var limits = UpstreamLimits()
         limits.connect = .seconds(10)
         limits.connections = connectionsPerHost
@@ -52,7 +59,7 @@ final class LoopTransport: TileTransport {
         let loop = MultiThreadedEventLoopGroup.currentEventLoop ?? group.next()
         guard let outgoing = Self.request(request.head), let authority = request.head.authority,
             let pools = loops[ObjectIdentifier(loop)]
-        else { return try await other.send(request) }
+        else { return try await sendByOther(request) }
         let answer: TransportResponse?
         do {
             answer = try await exchange(outgoing, to: authority, request, pools)
@@ -60,7 +67,16 @@ final class LoopTransport: TileTransport {
             throw error as? TransportError ?? TransportError(.connection, "\(request.head.host): \(error)")
         }
         if let answer { return answer }
-        return try await other.send(request)
+        return try await sendByOther(request)
+    }
+
+    private func sendByOther(_ request: TransportRequest) async throws(TransportError) -> TransportResponse {
+        guard request.redirect != nil else { return try await other.send(request) }
+        // Before anything is sent, a handshake included; the transport looks again at the address that it got.
+        do { try await PublicResolver.check(request.head.hostName) } catch {
+            throw TransportError(.unsupported, "\(request.head.host): refused: \(error)", cause: error)
+        }
+        return try await otherForRedirects.send(request)
     }
 
     /// Closes what is idle.
@@ -92,7 +108,9 @@ final class LoopTransport: TileTransport {
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
                 let start: @Sendable () -> Void = {
-                    guard let pool = pools.value.pool(for: authority, most: Self.mostHosts) else {
+                    let pool = pools.value.pool(
+                        for: authority, onlyPublic: request.redirect != nil, most: Self.mostHosts)
+                    guard let pool else {
                         continuation.resume(returning: nil)
                         return
                     }
@@ -106,5 +124,18 @@ final class LoopTransport: TileTransport {
         } onCancel: {
             ongoing.cancel()
         }
+    }
+}
+
+extension HTTPRequest {
+    /// The host without its port, and without the brackets of an IPv6 address.
+    var hostName: String {
+        var name = host[...]
+        if name.hasPrefix("[") {
+            name = name.dropFirst().prefix { $0 != "]" }
+        } else if let colon = name.lastIndex(of: ":") {
+            name = name[..<colon]
+        }
+        return name.lowercased()
     }
 }

@@ -135,7 +135,13 @@ final class OngoingExchange: Sendable {
 final class LoopPools {
     private let loop: any EventLoop
     private let limits: UpstreamLimits
-    private var pools: [String: UpstreamPool] = [:]
+    private var pools: [Place: UpstreamPool] = [:]
+
+    /// Connections that were made for a redirect are not shared with others: they have been checked, the others need not be.
+    private struct Place: Hashable {
+        var authority: String
+        var onlyPublic: Bool
+    }
 
     init(loop: any EventLoop, limits: UpstreamLimits) {
         self.loop = loop
@@ -143,11 +149,14 @@ final class LoopPools {
     }
 
     /// The connections to a host; `nil` if it is one too many, or no host.
-    func pool(for authority: String, most: Int) -> UpstreamPool? {
-        if let pool = pools[authority] { return pool }
+    ///
+    /// - Parameter onlyPublic: Whether to connect to no address of this machine or of a private network.
+    func pool(for authority: String, onlyPublic: Bool, most: Int) -> UpstreamPool? {
+        let place = Place(authority: authority, onlyPublic: onlyPublic)
+        if let pool = pools[place] { return pool }
         guard pools.count < most, let origin = Origin("http://" + authority) else { return nil }
-        let pool = UpstreamPool(origin: origin, limits: limits, loop: loop, tls: nil)
-        pools[authority] = pool
+        let pool = UpstreamPool(origin: origin, limits: limits, loop: loop, tls: nil, onlyPublic: onlyPublic)
+        pools[place] = pool
         return pool
     }
 

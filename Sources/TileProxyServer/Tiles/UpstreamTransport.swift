@@ -54,6 +54,7 @@ final class UpstreamTransport: TileTransport {
         var request = request
         let key = request.head.headerFields[.tileKey].flatMap { try? TileKey($0) }
         request.head.headerFields[.tileKey] = nil
+        if let origin = request.redirect, isOwn(request.head, origin) { request.redirect = nil }
         // A redirect to another host has no key: it is nobody's mirror.
         guard let key else { return try await base.send(request) }
         let own = Origin(scheme: request.head.scheme ?? "https", authority: request.head.authority ?? "")
@@ -83,6 +84,17 @@ final class UpstreamTransport: TileTransport {
             }
         }
         throw last ?? TransportError(.timeout, "\(own.authority): no answer in time, nor from its mirrors")
+    }
+
+    /// Whether a redirect stays with the host that the source was configured with, or leads to one of its mirrors: these
+    /// may lie in a private network.
+    private func isOwn(_ head: HTTPRequest, _ origin: RedirectOrigin) -> Bool {
+        let name = head.hostName
+        func isNamed(_ authority: String) -> Bool {
+            HTTPRequest(method: .get, scheme: nil, authority: authority, path: nil).hostName == name
+        }
+        return isNamed(origin.authority)
+            || mirrors.withLock { $0[origin.source] ?? [] }.contains { isNamed($0.authority) }
     }
 
     /// Asks one host, and counts.

@@ -61,7 +61,8 @@ final class TileLab: Sendable {
 
     init(
         _ sources: [SourceConfiguration], loops: Int = 1, files: SimulatedFileSystem? = nil,
-        logger: Logger = Logger(label: "test"),
+        logger: Logger = Logger(label: "test"), transport: (any TileTransport)? = nil,
+        publicURL: String? = nil,
         origin answer: @escaping @Sendable (HTTPRequest) async throws -> Answer
     ) async throws {
         origin = Origin(answer)
@@ -73,6 +74,7 @@ final class TileLab: Sendable {
         var configuration = ProxyConfiguration()
         configuration.sources = sources
         configuration.leaflet = "network"
+        configuration.publicURL = publicURL
         let manual = clock
         let times = CacheClock(
             now: { manual.now }, ticks: { manual.ticks },
@@ -80,7 +82,7 @@ final class TileLab: Sendable {
             random: { 7 })
         statistics = Statistics(startedAt: manual.now)
         service = TileService(
-            try SourceTable(configuration), store: store, base: origin, statistics: statistics,
+            try SourceTable(configuration), store: store, base: transport ?? origin, statistics: statistics,
             configuration: configuration, clock: times, logger: logger)
         admin = AdminService(
             tiles: service, figures: CacheFigures(store: store), statistics: statistics, configuration: configuration)
@@ -134,7 +136,7 @@ final class TileLab: Sendable {
     static func with(
         _ source: String = "osm=https://tiles.example/{z}/{x}/{y}.png",
         _ change: (inout SourceConfiguration) -> Void = { _ in }, files: SimulatedFileSystem? = nil,
-        logger: Logger = Logger(label: "test"),
+        logger: Logger = Logger(label: "test"), transport: (any TileTransport)? = nil, publicURL: String? = nil,
         origin: @escaping @Sendable (HTTPRequest) async throws -> Answer = { _ in
             Answer(fields: [.cacheControl: "max-age=60", .eTag: "\"v1\"", .contentType: "image/png"], body: png("sea"))
         },
@@ -142,7 +144,8 @@ final class TileLab: Sendable {
     ) async throws {
         var configuration = try SourceConfiguration(argument: source)
         change(&configuration)
-        let lab = try await TileLab([configuration], files: files, logger: logger, origin: origin)
+        let lab = try await TileLab(
+            [configuration], files: files, logger: logger, transport: transport, publicURL: publicURL, origin: origin)
         do { try await body(lab) } catch {
             try await lab.end()
             throw error

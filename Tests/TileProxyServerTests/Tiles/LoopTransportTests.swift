@@ -28,7 +28,7 @@ struct LoopTransportTests {
     ) async throws {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 2)
         let origin = try await LocalOrigin.start(answer: answer)
-        let transport = LoopTransport(group: group, connectionsPerHost: 4, other: other)
+        let transport = LoopTransport(group: group, connectionsPerHost: 4, other: other, otherForRedirects: other)
         do { try await body(transport, origin) } catch {
             try await group.shutdownGracefully()
             throw error
