@@ -3,6 +3,7 @@ import HTTPCaching
 import HTTPTypes
 import Testing
 import TileCache
+import TileCacheTesting
 import TileStore
 import TileStoreTesting
 
@@ -30,6 +31,39 @@ struct TileRouteTests {
             #expect(lab.origin.asked.withLock { $0[0].headerFields[.tileKey] } == nil)
             let counts = try #require(lab.statistics.snapshot.sources.first)
             #expect(counts.requests.hits == 3 && counts.requests.misses == 1 && counts.requests.bytesSent == 44)
+        }
+    }
+
+    @Test
+    func onAFullDiskClientsWhoAskTogetherCostOneRequest() async throws {
+        let files = SimulatedFileSystem(SimulatedDisk(clock: ManualClock()))
+        let (asked, gate) = (Locked(0), TileCacheTesting.Gate())
+        try await TileLab.with(
+            files: files,
+            origin: { _ in
+                asked.withLock { $0 += 1 }
+                await gate.wait()
+                return TileLab.Answer(fields: [.cacheControl: "max-age=60"], body: TileLab.png("sea"))
+            }
+        ) { lab in
+            files.fail(.init(at: 0, number: ENOSPC, scope: .space, persistent: true))
+            try await withThrowingTaskGroup(of: Data.self) { group in
+                for _ in 0..<12 { group.addTask { try await lab.get("/tiles/osm/3/4/2.png").body } }
+                while lab.service.underWay.withLock({ $0 }) < 12 { await Task.yield() }
+                gate.open()
+                for try await body in group { #expect(body == TileLab.png("sea")) }
+            }
+            #expect(asked.withLock { $0 } == 1)
+            files.fail(nil)
+        }
+    }
+
+    /// As `location /maps/ { proxy_pass http://tileproxy/; }` has it.
+    @Test
+    func behindAPathTileJSONNamesURLsBelowIt() async throws {
+        try await TileLab.with(publicURL: "https://maps.example/maps") { lab in
+            let json = try await lab.get("/tiles/osm.json").text
+            #expect(json.contains("\"https://maps.example/maps/tiles/osm/{z}/{x}/{y}.png\""))
         }
     }
 
