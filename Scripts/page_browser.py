@@ -154,7 +154,7 @@ class Browser:
         Of a large element only the corner is looked at."""
         x, y, w, h = self.run(f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
                               " e.scrollIntoView({ block: 'nearest' });"
-                              " const r = e.getBoundingClientRect(); return [r.x, r.y, r.width, r.height]; })()")
+                              " const r = e.getBoundingClientRect(); return [r.x, r.y, r.width, r.height].map(Math.round); })()")
         most = 160
         edge = min(w, most) * (2 if h <= most else 1) + min(h, most) * (2 if w <= most else 1)
         clip = {"x": max(0, x - margin), "y": max(0, y - margin), "width": min(w, most) + 2 * margin,
