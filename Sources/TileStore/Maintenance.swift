@@ -10,8 +10,11 @@ final class Maintenance: Sendable {
         var flushScheduled = false
         var compactionScheduled = false
         var imageScheduled = false
+        var isSweepScheduled = false
         var nextShard: UInt8 = 0
     }
+    /// Seconds between two folders that are swept: all 256 of them take four minutes of evictions.
+    static let sweepInterval = 1
     private let state = Locked(State())
     private let queue = DispatchQueue(label: "tile-store-maintenance", qos: .utility)
     private static let mark = DispatchSpecificKey<ObjectIdentifier>()
@@ -102,15 +105,22 @@ final class Maintenance: Sendable {
     }
 
     /// After an eviction: looks through one of the 256 folders of blobs for files that a crash left behind.
+    ///
+    /// Evictions come by the thousand and a folder holds thousands of names. So one folder is waited for at a time, at most
+    /// one is swept in ``sweepInterval``, and whatever else is in the queue by then comes before it.
     func scheduleOrphanSweep() {
-        let shard = state.withLock { state -> UInt8? in
-            guard !state.stopped else { return nil }
-            state.nextShard &+= 1
-            return state.nextShard
+        let due = state.withLock { state in
+            guard !state.isSweepScheduled, !state.stopped else { return false }
+            state.isSweepScheduled = true
+            return true
         }
-        guard let shard else { return }
-        queue.async { [self] in
-            let store = state.withLock { $0.stopped ? nil : $0.store }
+        guard due else { return }
+        queue.asyncAfter(deadline: .now() + .seconds(Self.sweepInterval)) { [self] in
+            let (store, shard) = state.withLock { state in
+                state.isSweepScheduled = false
+                state.nextShard &+= 1
+                return (state.stopped ? nil : state.store, state.nextShard)
+            }
             // Orphans only cost room; what cannot be removed now is found by the next sweep.
             _ = try? store?.removeOrphans(inShard: shard)
         }

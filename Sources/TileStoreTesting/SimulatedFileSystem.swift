@@ -69,6 +69,8 @@ package final class SimulatedFileSystem: FileSystem, @unchecked Sendable {
     private var isDead = false
     private var writable = true
     private var hits = 0
+    private var intruder: (after: Int, body: () -> Void)?
+    private var listedShards = 0
 
     package init(_ disk: SimulatedDisk, location: String = "/cache") {
         self.disk = disk
@@ -101,6 +103,32 @@ package final class SimulatedFileSystem: FileSystem, @unchecked Sendable {
             crash = (operation, torn)
         }
     }
+
+    /// Has something happen once, when the process is about to take the cache's lock for the n-th time from now, n from 0.
+    ///
+    /// What other processes do between two holds of the lock can be put there.
+    package func beforeLocking(after count: Int = 0, _ body: @escaping () -> Void) {
+        disk.lock.withLock { _ in intruder = (count, body) }
+    }
+
+    /// Forgets what ``beforeLocking(after:_:)`` was told, if it has not happened yet.
+    package func forgetIntruder() { disk.lock.withLock { _ in intruder = nil } }
+
+    private func letIntruderIn(_ file: OpenFile) {
+        let body = disk.lock.withLock { _ -> (() -> Void)? in
+            guard handles[file.number]?.path == "lock", let next = intruder else { return nil }
+            guard next.after == 0 else {
+                intruder?.after -= 1
+                return nil
+            }
+            intruder = nil
+            return next.body
+        }
+        body?()
+    }
+
+    /// How often the names in a folder of blobs were listed.
+    package var shardListings: Int { disk.lock.withLock { _ in listedShards } }
 
     /// Ends the process: its files are closed and its locks free.
     package func kill() {
@@ -427,6 +455,7 @@ package final class SimulatedFileSystem: FileSystem, @unchecked Sendable {
     package func list(_ path: String) throws(FileError) -> [String]? {
         try disk.lock.withLock { _ throws(FileError) in
             _ = try count("list", path, space: false)
+            if path.hasPrefix("objects/") { listedShards += 1 }
             guard let node = disk.nodes[path] else { return nil }
             switch node.kind {
             case .folder: return Array(node.names)
@@ -453,7 +482,8 @@ package final class SimulatedFileSystem: FileSystem, @unchecked Sendable {
     }
 
     package func tryLock(_ file: OpenFile) throws(FileError) -> Bool {
-        try disk.lock.withLock { _ throws(FileError) in
+        letIntruderIn(file)
+        return try disk.lock.withLock { _ throws(FileError) in
             let path = handles[file.number]?.path ?? ""
             _ = try count("lock", path, space: false)
             let handle = try handle(file, "lock")
