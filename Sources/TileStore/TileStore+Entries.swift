@@ -8,7 +8,7 @@ struct Matcher {
     init(_ selection: EntrySelection, now: Timestamp) throws {
         self.selection = selection
         self.now = now
-        region = selection.region.map { RegionIndex($0) }
+        region = selection.region.map { RegionIndex($0.spans) }
         if let box = selection.box {
             for zoom in 0...28 where selection.zooms?.contains(zoom) ?? true { spans[zoom] = try box.spans(zoom: zoom) }
         }

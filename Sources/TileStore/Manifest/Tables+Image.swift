@@ -149,12 +149,11 @@ extension Tables {
             case .boot(let id): boot = id
             case .region(let region):
                 regions[region.name] = region
-                // What it pins is marked in the records already.
-                guard let number = sourceNumbers[region.source.description] else { return false }
-                regionIndexes[number, default: []].append(RegionIndex(region))
             default: return false
             }
         }
+        // What they pin is marked in the records already.
+        for source in Set(regions.values.map(\.source)) { _ = indexRegions(of: source) }
         return true
     }
 

@@ -1,8 +1,16 @@
 // What regions keep from being evicted.
 extension Tables {
     func isPinned(_ key: PackedKey) -> Bool {
-        guard !regionIndexes.isEmpty, !key.isResource, let regions = regionIndexes[key.source] else { return false }
-        return regions.contains { $0.contains(z: key.zoom, x: key.column, y: key.row) }
+        guard !regionIndexes.isEmpty, !key.isResource, let index = regionIndexes[key.source] else { return false }
+        return index.contains(z: key.zoom, x: key.column, y: key.row)
+    }
+
+    /// Whether a region pins a key, whether it has an entry or not.
+    func isPinned(_ key: TileKey) -> Bool {
+        guard !regionIndexes.isEmpty, let tile = key.tile, let source = sourceNumbers[key.source.description],
+            let index = regionIndexes[source]
+        else { return false }
+        return index.contains(z: tile.z, x: tile.x, y: tile.y)
     }
 
     func pin(_ blobSlot: UInt32) {
@@ -35,10 +43,15 @@ extension Tables {
 
     /// Settles what the regions of a source pin.
     func settleRegions(of source: SourceName) {
-        guard let number = Array(source.description.utf8).withUnsafeBytes({ sourceNumber($0) }) else { return }
-        let indexes = regions.values.filter { $0.source == source }.map(RegionIndex.init)
-        regionIndexes[number] = indexes.isEmpty ? nil : indexes
-        settlePins(number)
+        if let number = indexRegions(of: source) { settlePins(number) }
+    }
+
+    /// Indexes all regions of a source together; returns the source's number.
+    func indexRegions(of source: SourceName) -> UInt16? {
+        guard let number = Array(source.description.utf8).withUnsafeBytes({ sourceNumber($0) }) else { return nil }
+        let spans = regions.values.filter { $0.source == source }.flatMap(\.spans)
+        regionIndexes[number] = spans.isEmpty ? nil : RegionIndex(spans)
+        return number
     }
 
     func settlePins(_ source: UInt16) {

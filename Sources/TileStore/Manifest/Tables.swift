@@ -38,7 +38,7 @@ final class Tables {
     @exclusivity(unchecked) var generation: UInt64 = 0
 
     var regions: [String: PinnedRegion] = [:]
-    @exclusivity(unchecked) var regionIndexes: [UInt16: [RegionIndex]] = [:]
+    @exclusivity(unchecked) var regionIndexes: [UInt16: RegionIndex] = [:]
     @exclusivity(unchecked) var limits = StoreLimits(capacity: nil)
     var boot: String?
     @exclusivity(unchecked) var nextSequence: UInt64 = 1

@@ -156,14 +156,6 @@ extension TileStore {
     }
 }
 
-extension Tables {
-    /// Whether a region pins a key, be it there or not.
-    func isPinned(_ key: TileKey) -> Bool {
-        guard let tile = key.tile else { return false }
-        return regions.values.contains { $0.source == key.source && $0.contains(z: tile.z, x: tile.x, y: tile.y) }
-    }
-}
-
 extension TileKey {
     /// A number that equal keys share and that others hardly ever have.
     var mark: UInt64 {
