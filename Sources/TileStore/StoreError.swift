@@ -8,7 +8,7 @@ public struct StoreError: Error, Sendable, CustomStringConvertible {
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Kind: String {
             case invalidKey, invalidValue, noSuchCache, notACache, unknownFormat, readOnly, locked, diskFull, damaged,
-                closed, busy, io
+                closed, busy, tooMany, io
         }
         private let kind: Kind
 
@@ -38,6 +38,10 @@ public struct StoreError: Error, Sendable, CustomStringConvertible {
         public static let closed = Code(kind: .closed)
         /// The work is already being done by another process.
         public static let busy = Code(kind: .busy)
+        /// A cache has as many sources, variants, entries or blobs as can be numbered; nothing was stored.
+        ///
+        /// Docs/on-disk-format.md names the bounds.
+        public static let tooMany = Code(kind: .tooMany)
         /// The operating system refused a file operation.
         public static let io = Code(kind: .io)
 

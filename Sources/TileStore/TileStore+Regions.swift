@@ -4,7 +4,14 @@ extension TileStore {
     /// Another region of that name is replaced. Costs a pass over the entries.
     public func pin(_ region: PinnedRegion) throws {
         try hold { ledger in
-            guard tables.read({ t, _ in t.regions[region.name] != region }) else { return }
+            let (isNew, hasRoom) = tables.read { t, _ in
+                (t.regions[region.name] != region, t.hasRoom(for: region.source))
+            }
+            guard isNew else { return }
+            guard hasRoom else {
+                throw TableBound.sources.error(
+                    storing: "region \(region.name) of source \(region.source)", in: files.location, environment.bounds)
+            }
             var lines = LineBuffer()
             lines.region(region)
             try appendRecords(lines, ledger)

@@ -185,6 +185,8 @@ package struct StoreEnvironment: Sendable {
     package var background: Bool
     /// Does a number of things at the same time and returns when all are done.
     package var spread: @Sendable (_ count: Int, _ body: @Sendable (Int) -> Void) -> Void
+    /// How much the tables can number; tests set less.
+    package var bounds = TableBounds()
 
     package init(
         files: any FileSystem, now: @escaping @Sendable () -> Timestamp,

@@ -18,7 +18,7 @@ struct CheckpointHeader {
         else { return nil }
         guard let number = object["checkpoint"]?.unsigned, let sequence = object["sequence"]?.unsigned,
             sequence <= Tables.recencyLeap, let nextSet = object["nextSet"]?.unsigned,
-            nextSet <= Tables.lastSetNumber + 1
+            nextSet <= UInt64(TableBounds.sets)
         else { return nil }
         (self.number, self.sequence, self.nextSet) = (number, sequence, UInt32(nextSet))
         // Hints for sizing only: bounded, because they come from outside.

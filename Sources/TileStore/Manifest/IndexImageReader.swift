@@ -7,11 +7,13 @@ struct IndexImageReader {
     private let files: any FileSystem
     private let file: OpenFile
     private let generation: UInt64
+    private let bounds: TableBounds
 
-    init(_ files: any FileSystem, _ file: OpenFile, _ generation: UInt64) {
+    init(_ files: any FileSystem, _ file: OpenFile, _ generation: UInt64, _ bounds: TableBounds) {
         self.files = files
         self.file = file
         self.generation = generation
+        self.bounds = bounds
     }
 
     /// What is wrong with an image; nobody is told more than that it was not used.
@@ -27,7 +29,7 @@ struct IndexImageReader {
             let bytes = try contents(last)
             defer { bytes.deallocate() }
             guard let state = ImageState(UnsafeRawBufferPointer(bytes)), try accept(state),
-                let tables = Tables.restoring(state)
+                let tables = Tables.restoring(state, bounds)
             else { return nil }
             try restore(blocks, state, tables)
             return (tables, state)

@@ -32,7 +32,13 @@ extension Ledger {
     ///
     /// `false` means that a newer checkpoint must be loaded.
     func advance(_ target: Target, underLock: Bool) throws -> Bool {
-        if mustLoad, case .live = target { return false }
+        guard case .live = target else { return try readOn(target, underLock: underLock) }
+        if mustLoad { return false }
+        // Lines may turn out to be more than the tables can number.
+        return try readOn(target, underLock: underLock) && !mustLoad
+    }
+
+    private func readOn(_ target: Target, underLock: Bool) throws -> Bool {
         needsJudgement = false
         while true {
             if let awaited = awaitedGeneration {
@@ -119,6 +125,8 @@ extension Ledger {
 
     /// Keeps what holders of the lock ask for at every turn.
     func note(_ tables: Tables) {
+        // Fresh tables number only the names that the manifest still has; loading them fails if even these are too many.
+        if tables.exceeded != nil { mustLoad = true }
         hasReleased = !tables.released.isEmpty
         hasDropped = tables.hasUnswept
         glance.hasBoot = tables.boot != nil

@@ -13,7 +13,7 @@ extension Ledger {
         var chain: Int64 = 0
         var keeps = false
         defer { if !keeps, let opened { files.close(opened) } }
-        let loaded = try IndexImageReader(files, file, newest).load { state in
+        let loaded = try IndexImageReader(files, file, newest, environment.bounds).load { state in
             let position = state.position
             (expected.journal, expected.offset, expected.lastChecksum) =
                 (position.journal, position.offset, position.lastChecksum)
@@ -44,6 +44,8 @@ extension Ledger {
         checkpointBytes = Int64(position.checkpointLength)
         guard try advance(.direct(tables), underLock: underLock) else { return nil }
         while tables.sweep(1 << 20) {}
+        // An image keeps names that nothing uses any more; the manifest alone may do with fewer.
+        guard tables.exceeded == nil else { return nil }
         tables.released.removeAll()
         loads += 1
         mustLoad = false

@@ -28,11 +28,12 @@ extension Ledger {
             journal = next
             (generation, offset, lastChecksum, awaitedGeneration) = (newest, 0, nil, nil)
             (damagedLines, needsJudgement, chainBytes) = (0, false, 0)
-            checkpointGeneration = newest
+            (checkpointGeneration, imagePosition) = (newest, nil)
             checkpointBytes = try files.status(of: checkpoint).size
             let tables = try readCheckpoint(checkpoint, newest)
             guard try advance(.direct(tables), underLock: underLock) else { continue }
             while tables.sweep(1 << 20) {}
+            if let bound = tables.exceeded { throw bound.loadingError(files.location, environment.bounds) }
             tables.finishLoading()
             loads += 1
             mustLoad = false
@@ -189,7 +190,7 @@ extension Ledger {
         header.blobs = min(header.blobs, header.entries)
         let tables = Tables(
             blockSize: files.blockSize, hashSeed: hashSeed, expectedEntries: header.entries,
-            expectedBlobs: header.blobs)
+            expectedBlobs: header.blobs, bounds: environment.bounds)
         tables.beginLoading()
         tables.generation = number
         tables.nextSequence = max(1, header.sequence)

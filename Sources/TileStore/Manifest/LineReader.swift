@@ -261,7 +261,7 @@ struct LineReader: ~Copyable {
             return texts.count == items.count ? texts : nil
         }
         if let key = object["key"]?.string { return anyPut(key, object, time) }
-        if let number = object["set"]?.unsigned, number <= Tables.lastSetNumber {
+        if let number = object["set"]?.unsigned, number < UInt64(TableBounds.sets) {
             return anySet(UInt32(number), object)
         }
         if let keys = texts("gone") { return .gone(keys) }

@@ -96,15 +96,15 @@ struct KnownPut {
 /// Sets defined by lines that are not in the tables yet.
 struct PendingSets {
     private var numbers: [ResponseFields: UInt32] = [:]
-    private var next: UInt32 = 0
+    private var last: UInt32 = 0
 
     var isEmpty: Bool { numbers.isEmpty }
 
-    /// The number of a set, writing its definition if this journal has none.
+    /// The number of a set, writing its definition if this journal has none; `nil` if there is no number left.
     @inline(__always)
     mutating func number(
         for fields: ResponseFields, _ tables: Tables, _ ledger: Ledger, _ lines: inout LineBuffer
-    ) -> UInt32 {
+    ) -> UInt32? {
         if let last = ledger.lastSet, last.fields == fields, last.loads == ledger.loads,
             last.generation == ledger.generation
         {
@@ -115,27 +115,20 @@ struct PendingSets {
 
     private mutating func otherNumber(
         for fields: ResponseFields, _ tables: Tables, _ ledger: Ledger, _ lines: inout LineBuffer
-    ) -> UInt32 {
+    ) -> UInt32? {
         if let known = tables.definedSet(fields) {
             ledger.lastSet = (fields, known, ledger.generation, ledger.loads)
             return known
         }
         if let pending = numbers[fields] { return pending }
-        let old = tables.setNumbers[fields]
-        let number = old ?? freeNumber(tables)
-        if old == nil { next = number + 1 }
+        var known = tables.setNumbers[fields]
+        if known == nil {
+            known = tables.freeSetNumber(after: last) { Set(numbers.values) }
+            last = max(last, known ?? 0)
+        }
+        guard let number = known else { return nil }
         numbers[fields] = number
         lines.set(number, fields)
-        return number
-    }
-
-    /// A number that no set has: the next one, or where the numbers have come to their end, the lowest that is free.
-    private func freeNumber(_ tables: Tables) -> UInt32 {
-        let following = max(tables.nextSet, next)
-        if following <= Tables.lastSetNumber { return following }
-        let pending = Set(numbers.values)
-        var number: UInt32 = 1
-        while tables.setSlots[number] != nil || pending.contains(number) { number += 1 }
         return number
     }
 }

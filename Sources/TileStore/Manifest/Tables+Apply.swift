@@ -83,13 +83,15 @@ extension Tables {
     /// Rare and long: checked by the ordinary parser.
     private func packedResource(_ text: UnsafeRawBufferPointer, _ source: UInt16) -> PackedKey? {
         guard let key = try? TileKey(utf8: text), case .resource(let resource) = key.address else { return nil }
-        let number = resourceNumber(ResourceName(source: source, text: resource.text))
+        guard let number = resourceNumber(ResourceName(source: source, text: resource.text)) else { return nil }
         return PackedKey(position: PackedKey.resourceZoom << 56 | number, source: source, variant: 0)
     }
 
-    /// The packed form of a key, its names entered if they are new.
+    /// The packed form of a key, its names entered if they are new; `nil` if there is no room for them.
     func entering(_ key: TileKey) -> PackedKey? {
-        Array(key.description.utf8).withUnsafeBytes { KeyText($0).flatMap { packed($0) } }
+        if let known = packed(key) { return known }
+        guard bound(beyond: key, nil, needsEntry: false, needsBlob: false) == nil else { return nil }
+        return Array(key.description.utf8).withUnsafeBytes { KeyText($0).flatMap { packed($0) } }
     }
 
     /// The packed form of a key's text if such an entry can exist.

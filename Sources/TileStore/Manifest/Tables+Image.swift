@@ -91,7 +91,7 @@ extension Tables {
 // Putting them together.
 extension Tables {
     /// Empty tables with room for what an image's blocks hold; `nil` if its state is none that tables can have.
-    static func restoring(_ state: ImageState) -> Tables? {
+    static func restoring(_ state: ImageState, _ bounds: TableBounds) -> Tables? {
         let slots = UInt64(Segments<EntryRecord>.limit)
         let links = [
             state.freeEntry, state.freeBlob, state.firstEntry, state.lastEntry, state.firstBlob, state.lastBlob,
@@ -100,12 +100,13 @@ extension Tables {
         guard entrySlots <= slots, blobSlots <= slots, links.allSatisfy({ $0 <= UInt64(UInt32.max) }),
             state.detailSegments < 1 << 18, state.detailsUsed <= UInt64(DetailArena.segmentWords),
             state.freeDetails.count == DetailArena.sizes, state.entryCells.count == SlotIndex.segmentCount,
-            state.blobCells.count == SlotIndex.segmentCount, state.sources.count < Int(UInt16.max),
-            state.variants.count < Int(UInt16.max), state.variants.first?.scale == 1,
-            state.nextSet <= lastSetNumber + 1, state.generation <= Ledger.lastGeneration, state.nextResource < 1 << 56,
-            state.setSlots <= slots, state.nextSequence > 0, state.nextSequence <= recencyEnd
+            state.blobCells.count == SlotIndex.segmentCount, state.sources.count <= bounds.names,
+            state.variants.count <= bounds.names, state.variants.first?.scale == 1,
+            state.nextSet <= UInt64(TableBounds.sets), state.generation <= Ledger.lastGeneration,
+            state.nextResource <= TableBounds.resources, state.setSlots <= slots, state.nextSequence > 0,
+            state.nextSequence <= recencyEnd
         else { return nil }
-        let tables = Tables(blockSize: Int(state.blockSize), hashSeed: state.hashSeed)
+        let tables = Tables(blockSize: Int(state.blockSize), hashSeed: state.hashSeed, bounds: bounds)
         guard tables.entries.restore(count: UInt32(entrySlots)), tables.blobs.restore(count: UInt32(blobSlots)) else {
             return nil
         }
@@ -148,6 +149,7 @@ extension Tables {
             case .limits(let limits): self.limits = limits
             case .boot(let id): boot = id
             case .region(let region):
+                guard sourceNumbers[region.source.description] != nil else { return false }
                 regions[region.name] = region
             default: return false
             }

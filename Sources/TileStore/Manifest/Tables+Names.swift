@@ -11,7 +11,11 @@ extension Tables {
     func sourceNumber(_ utf8: UnsafeRawBufferPointer) -> UInt16? {
         let name = String(decoding: utf8, as: UTF8.self)
         if let number = sourceNumbers[name] { return number }
-        guard sources.count < Int(UInt16.max), let source = try? SourceName(name) else { return nil }
+        guard let source = try? SourceName(name) else { return nil }
+        guard sources.count < bounds.names else {
+            exceeded = .sources
+            return nil
+        }
         sources.append(source)
         sourceNumbers[name] = UInt16(sources.count - 1)
         return UInt16(sources.count - 1)
@@ -54,17 +58,58 @@ extension Tables {
         let format = format.map { String(decoding: $0, as: UTF8.self) }
         let name = "\(scale).\(format ?? "")"
         if let number = variantNumbers[name] { return number }
-        guard variants.count < Int(UInt16.max) else { return nil }
+        guard variants.count < bounds.names else {
+            exceeded = .variants
+            return nil
+        }
         variants.append((scale, format))
         variantNumbers[name] = UInt16(variants.count - 1)
         return UInt16(variants.count - 1)
     }
 
-    func resourceNumber(_ name: ResourceName) -> UInt64 {
+    func resourceNumber(_ name: ResourceName) -> UInt64? {
         if let number = resources[name] { return number }
+        guard nextResource < TableBounds.resources else {
+            exceeded = .resources
+            return nil
+        }
         defer { nextResource += 1 }
         resources[name] = nextResource
         resourceNames[nextResource] = name
         return nextResource
+    }
+}
+
+// What there is room for.
+extension Tables {
+    /// Whether there is room for one more entry with its blob, after some that are still to be entered, and for its names if
+    /// they are new; `false` means that ``bound(beyond:_:needsEntry:needsBlob:)`` is to be asked.
+    @inline(__always)
+    func hasRoom(after pending: Int, isNamed: Bool) -> Bool {
+        let used = Int(max(entries.count, blobs.count))
+        return used &+ pending < bounds.slots && (isNamed || hasRoomForNames(after: pending))
+    }
+
+    private func hasRoomForNames(after pending: Int) -> Bool {
+        max(sources.count, variants.count) &+ pending < bounds.names
+            && nextResource &+ UInt64(pending) < TableBounds.resources
+    }
+
+    /// What keeps a key from being entered, if something does.
+    func bound(beyond key: TileKey, _ packed: PackedKey?, needsEntry: Bool, needsBlob: Bool) -> TableBound? {
+        if needsEntry, entries.count >= bounds.slots, freeEntry == noSlot { return .entries }
+        if needsBlob, blobs.count >= bounds.slots, freeBlob == noSlot { return .blobs }
+        if packed != nil { return nil }
+        if sourceNumbers[key.source.description] == nil, sources.count >= bounds.names { return .sources }
+        switch key.address {
+        case .tile(let tile):
+            return variant(tile.scale, tile.format) == nil && variants.count >= bounds.names ? .variants : nil
+        case .resource: return nextResource >= TableBounds.resources ? .resources : nil
+        }
+    }
+
+    /// Whether a source has a number, or can be given one.
+    func hasRoom(for source: SourceName) -> Bool {
+        sourceNumbers[source.description] != nil || sources.count < bounds.names
     }
 }

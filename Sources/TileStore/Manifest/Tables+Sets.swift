@@ -3,9 +3,9 @@ extension Tables {
     /// The slot of a set by its number, defining it if asked; `nil` if it was never defined.
     @inline(__always)
     func setSlot(_ number: UInt32) -> UInt32? {
-        if lastSet.number == number { return lastSet.slot }
+        if lastSet.number == UInt64(number) { return lastSet.slot }
         guard let slot = setSlots[number] else { return nil }
-        lastSet = (number, slot)
+        lastSet = (UInt64(number), slot)
         return slot
     }
 
@@ -18,9 +18,11 @@ extension Tables {
 
     func define(_ number: UInt32, _ fields: ResponseFields, current: Bool) {
         let definedIn = current ? generation + 1 : 0
-        lastSet = (0, 0)
+        lastSet = (.max, 0)
         if let slot = setSlots[number] {
             let old = sets[Int(slot)]
+            // The number no longer stands for the former fields.
+            if let old, old.fields != fields, setNumbers[old.fields] == number { setNumbers[old.fields] = nil }
             let latest = old?.fields == fields ? max(old?.definedIn ?? 0, definedIn) : definedIn
             sets[Int(slot)] = SharedSet(number: number, fields: fields, uses: old?.uses ?? 0, definedIn: latest)
             if marksSets { changedSets.insert(slot) }
@@ -32,7 +34,8 @@ extension Tables {
             if marksSets { changedSets.insert(slot) }
         }
         setNumbers[fields] = number
-        nextSet = max(nextSet, number &+ 1)
+        // `TableBounds.sets` is no number: it says that all have been given out.
+        nextSet = max(nextSet, min(number, TableBounds.sets - 1) + 1)
     }
 
     /// The number under which equal fields were defined in this generation's journal.
@@ -43,10 +46,28 @@ extension Tables {
         return number
     }
 
+    /// A number for fields that have none; `nil` if all are in use.
+    ///
+    /// - Parameters:
+    ///   - last: The highest number that was given out and is not in the tables yet.
+    ///   - pending: All such numbers.
+    func freeSetNumber(after last: UInt32, _ pending: () -> Set<UInt32>) -> UInt32? {
+        let next = max(nextSet, last + 1)
+        if next < TableBounds.sets { return next }
+        // All numbers have been given out once, which takes years. Those of sets that were forgotten when a journal began are
+        // free: nothing from there on refers to them.
+        let taken = pending()
+        for _ in 0...(setSlots.count + taken.count) {
+            reusedSet = reusedSet + 1 < TableBounds.sets ? reusedSet + 1 : 1
+            if setSlots[reusedSet] == nil, !taken.contains(reusedSet) { return reusedSet }
+        }
+        return nil
+    }
+
     /// The journal goes on in a new file: sets must be defined again before they are referred to, unused ones are forgotten.
     func startGeneration(_ generation: UInt64) {
         self.generation = generation
-        lastSet = (0, 0)
+        lastSet = (.max, 0)
         for slot in sets.indices {
             guard let set = sets[slot], set.uses == 0 else { continue }
             setSlots[set.number] = nil

@@ -5,7 +5,10 @@ extension Tables {
         if slot != noSlot {
             freeEntry = entries[slot].pointee.sibling
         } else {
-            guard let fresh = entries.append() else { return nil }
+            guard entries.count < bounds.slots, let fresh = entries.append() else {
+                exceeded = .entries
+                return nil
+            }
             slot = fresh
         }
         var record = EntryRecord(key)
@@ -44,7 +47,10 @@ extension Tables {
         if slot != noSlot {
             freeBlob = blobs[slot].pointee.after
         } else {
-            guard let fresh = blobs.append() else { return nil }
+            guard blobs.count < bounds.slots, let fresh = blobs.append() else {
+                exceeded = .blobs
+                return nil
+            }
             slot = fresh
         }
         blobs.change(slot).initialize(to: BlobRecord(digest: digest, size: size))

@@ -29,11 +29,13 @@ final class Tables {
     @exclusivity(unchecked) var setNumbers: [ResponseFields: UInt32] = [:]
     var nextSet: UInt32 = 1
     var freeSets: [UInt32] = []
+    /// The number that was given out a second time last.
+    var reusedSet: UInt32 = 0
     /// While the tables are copied: the sets that changed since.
     @exclusivity(unchecked) var marksSets = false
     var changedSets: Set<UInt32> = []
-    // The set that was asked for last: mostly the next line has the same. Set numbers begin at 1.
-    @exclusivity(unchecked) var lastSet: (number: UInt32, slot: UInt32) = (0, 0)
+    // The set that was asked for last: mostly the next line has the same.
+    @exclusivity(unchecked) var lastSet: (number: UInt64, slot: UInt32) = (.max, 0)
     /// The journal's generation: a set may be referred to in it once it has been defined in it.
     @exclusivity(unchecked) var generation: UInt64 = 0
 
@@ -42,6 +44,10 @@ final class Tables {
     @exclusivity(unchecked) var limits = StoreLimits(capacity: nil)
     var boot: String?
     @exclusivity(unchecked) var nextSequence: UInt64 = 1
+
+    let bounds: TableBounds
+    /// The bound that a line went beyond: these tables lack what the line says and must not be used.
+    var exceeded: TableBound?
 
     // Accounts.
     let blockSize: Int
@@ -84,8 +90,6 @@ final class Tables {
     static var recencyEnd: UInt64 { 1 << 48 }
     /// How far a line's recency may be ahead of what is known: lost lines make gaps, but never one of this size.
     static var recencyLeap: UInt64 { 1 << 44 }
-    /// The highest number of a set of response fields.
-    static var lastSetNumber: UInt64 { 1 << 31 }
 
     /// Whether a line can have a recency number.
     ///
@@ -107,8 +111,12 @@ final class Tables {
         var definedIn: UInt64
     }
 
-    init(blockSize: Int, hashSeed: UInt64, expectedEntries: Int = 0, expectedBlobs: Int = 0) {
+    init(
+        blockSize: Int, hashSeed: UInt64, expectedEntries: Int = 0, expectedBlobs: Int = 0,
+        bounds: TableBounds = TableBounds()
+    ) {
         self.blockSize = blockSize
+        self.bounds = bounds
         self.hashSeed = hashSeed | 1
         entryIndex = SlotIndex(expecting: expectedEntries)
         blobIndex = SlotIndex(expecting: expectedBlobs)

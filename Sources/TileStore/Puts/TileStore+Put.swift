@@ -73,7 +73,9 @@ extension TileStore {
             }
             var lines = LineBuffer()
             var sets = PendingSets()
-            let set = tables.read { t, _ in sets.number(for: metadata.response, t, ledger, &lines) }
+            guard let set = tables.read({ t, _ in sets.number(for: metadata.response, t, ledger, &lines) }) else {
+                throw TableBound.sets.error(storing: "\(key)", in: files.location, environment.bounds)
+            }
             lines.put(
                 key, blob: entry.blob, size: entry.size, set: set, metadata, recency: entry.recency,
                 lastUsed: entry.lastUsed)

@@ -42,6 +42,10 @@ extension TileStore {
                 switch halt {
                 case .none: if pending.lines.count > 1 << 18 { try settle(pending, ledger) }
                 case .settle: try settle(pending, ledger)
+                case .refuse(let bound):
+                    try settle(pending, ledger)
+                    throw bound.error(
+                        storing: "\(requests[next].tile.key)", in: files.location, environment.bounds)
                 case .publish:
                     do { try publish(&requests[next], pending, ledger) } catch {
                         try settle(pending, ledger)
@@ -54,7 +58,11 @@ extension TileStore {
     }
 
     /// What keeps a request from being decided on.
-    private enum Halt { case none, settle, publish }
+    private enum Halt: Equatable {
+        case none, settle, publish
+        /// Its names, its entry or its blob cannot be numbered.
+        case refuse(TableBound)
+    }
 
     @inline(__always)
     private func decide(
@@ -75,6 +83,13 @@ extension TileStore {
             t.limits.capacity.map { digest != nil && t.allocated(request.pointee.size) > $0 } ?? false
             && !t.isPinned(request.pointee.tile.key)
         var isNew = false
+        if !isOld, !isTooLarge, !t.hasRoom(after: pending.requests.count, isNamed: packed != nil) {
+            // What is pending is not in the tables yet: only without it is it certain what there is room for.
+            if !pending.requests.isEmpty { return .settle }
+            let needsBlob = digest.map { t.find($0) == nil } ?? false
+            let bound = t.bound(beyond: request.pointee.tile.key, packed, needsEntry: slot == nil, needsBlob: needsBlob)
+            if let bound { return .refuse(bound) }
+        }
         if !isOld, !isTooLarge, let digest, pending.published.isEmpty || !pending.published.contains(digest) {
             let live = t.find(digest)
             isNew = live == nil
@@ -88,8 +103,13 @@ extension TileStore {
             if slot != nil { pending.lines.gone(CollectionOfOne(request.pointee.tile.key)) }
             request.pointee.outcome = .largerThanCapacity
         } else {
-            let set = pending.sets.number(
-                for: request.pointee.tile.metadata.response, t, ledger, &pending.lines)
+            guard
+                let set = pending.sets.number(
+                    for: request.pointee.tile.metadata.response, t, ledger, &pending.lines)
+            else {
+                pending.requests.removeLast()
+                return .refuse(.sets)
+            }
             pending.recency = max(pending.recency &+ 1, t.nextSequence)
             pending.add(request, packed, set: set)
             // A blob that was put in place for this request is new to the tables.
