@@ -62,8 +62,9 @@ extension TileStore {
         _ body: (TileEntry) throws -> Void
     ) throws {
         try catchUp()
-        for key in try keys(selection, order) {
-            let entry = tables.read { t, _ in t.find(key).map { t.entry($0) } }
+        let selected = try keys(selection, order)
+        for i in selected.indices {
+            let entry = tables.read { t, _ in selected.key(i, in: t).flatMap { t.find($0) }.map { t.entry($0) } }
             if let entry { try body(entry) }
         }
     }
@@ -74,16 +75,19 @@ extension TileStore {
         return tables.read { t, _ in t.find(blob).map { Int(t.blobs[$0].pointee.references) } ?? 0 }
     }
 
-    /// Walks the entries in slices, so that writers come in between.
-    private func scan(_ body: (Tables, UInt32) -> Void) {
+    /// Walks the entries of some tables in slices, so that writers come in between.
+    ///
+    /// Slots are those of these tables: if a reload replaces them meanwhile, the walk goes on in the old ones, which
+    /// nobody changes any more.
+    private func scan(_ t: Tables, _ body: (UInt32) -> Void) {
         var from: UInt32 = 0
         while true {
-            let more = tables.read { t, _ -> Bool in
+            let more = tables.read { _, _ -> Bool in
                 let end = min(t.entries.count, from + 16384)
                 for slot in from..<max(from, end) {
                     let record = t.entries[slot].pointee
                     guard record.isLive, record.blob == noSlot || t.blobs[record.blob].pointee.isLive else { continue }
-                    body(t, slot)
+                    body(slot)
                 }
                 from = max(from, end)
                 return end < t.entries.count
@@ -98,32 +102,33 @@ extension TileStore {
     /// A lock that is taken again at once is never had by those who wait for it.
     func giveWay() { environment.pause(20_000) }
 
-    private func keys(_ selection: EntrySelection, _ order: EntryOrder?) throws -> [PackedKey] {
+    private func keys(_ selection: EntrySelection, _ order: EntryOrder?) throws -> SelectedKeys {
         if let few = selection.keys, few.count < 4096, order == nil {
-            return tables.read { t, _ in few.compactMap { t.packed($0) } }
+            return tables.read { t, _ in SelectedKeys(few.compactMap { t.packed($0) }, of: t) }
         }
         let matcher = try Matcher(selection, now: environment.now())
+        let t = tables.read { t, _ in t }
         if order == .recency {
             var found: [(recency: UInt64, key: PackedKey)] = []
-            scan { t, slot in
+            scan(t) { slot in
                 let record = t.entries[slot].pointee
                 if matcher.matches(record, t) { found.append((record.recency, record.key)) }
             }
             found.sort { $0.recency < $1.recency }
-            return found.map(\.key)
+            return SelectedKeys(found.map(\.key), of: t)
         }
         // Counted first: of a list of millions that grows as it is filled, two would be there at a time.
         var count = 0
-        scan { t, slot in if matcher.matches(t.entries[slot].pointee, t) { count += 1 } }
+        scan(t) { slot in if matcher.matches(t.entries[slot].pointee, t) { count += 1 } }
         var found: [PackedKey] = []
         found.reserveCapacity(count)
-        scan { t, slot in
+        scan(t) { slot in
             let record = t.entries[slot].pointee
             if matcher.matches(record, t) { found.append(record.key) }
         }
-        guard order == .key else { return found }
+        guard order == .key else { return SelectedKeys(found, of: t) }
         // Numbers of names say nothing about their order.
-        let (sources, variants) = tables.read { t, _ in
+        let (sources, variants) = tables.read { _, _ in
             (t.sources.ranks(by: <), t.variants.ranks { ($0.scale, $0.format ?? "") < ($1.scale, $1.format ?? "") })
         }
         found.sort { p, q in
@@ -131,12 +136,12 @@ extension TileStore {
             if p.position != q.position { return p.position < q.position }
             return variants[Int(p.variant)] < variants[Int(q.variant)]
         }
-        sortResources(&found)
-        return found
+        sortResources(&found, t)
+        return SelectedKeys(found, of: t)
     }
 
     /// Resources are numbered as they came; among themselves they go by their names.
-    private func sortResources(_ found: inout [PackedKey]) {
+    private func sortResources(_ found: inout [PackedKey], _ t: Tables) {
         var from = 0
         while from < found.count {
             guard found[from].isResource else {
@@ -145,7 +150,7 @@ extension TileStore {
             }
             var to = from
             while to < found.count, found[to].isResource, found[to].source == found[from].source { to += 1 }
-            let named = tables.read { t, _ in found[from..<to].map { (name: t.key($0), item: $0) } }
+            let named = tables.read { _, _ in found[from..<to].map { (name: t.key($0), item: $0) } }
             found.replaceSubrange(from..<to, with: named.sorted { $0.name < $1.name }.map(\.item))
             from = to
         }
@@ -186,8 +191,9 @@ extension TileStore {
     public func removal(of selection: EntrySelection, includingPinned: Bool = false) throws -> RemovalReport {
         try catchUp()
         let matcher = try Matcher(selection, now: environment.now())
-        let packed = try keys(selection, nil)
+        let selected = try keys(selection, nil)
         return tables.read { t, _ in
+            let packed = selected.keys(selected.indices, in: t)
             let (keys, blobs) = t.removable(packed, matcher, includingPinned: includingPinned)
             var report = RemovalReport()
             report.removedEntries = keys.count
@@ -236,21 +242,45 @@ extension TileStore {
         _ selection: EntrySelection, _ body: ([PackedKey], Matcher, Ledger) throws -> Void
     ) throws {
         let matcher = try Matcher(selection, now: environment.now())
-        let keys = try keys(selection, nil)
-        let loads = commit.withLock { $0.loads }
+        let selected = try keys(selection, nil)
         var from = 0
-        while from < keys.count {
-            let to = min(from + 256, keys.count)
+        while from < selected.indices.upperBound {
+            let to = min(from + 256, selected.indices.upperBound)
             try hold { ledger in
-                // Numbers of names are those of the tables that were scanned.
-                guard ledger.loads == loads else {
-                    throw StoreError(.busy, "the manifest of \(files.location) was rewritten meanwhile; try again")
-                }
-                try body(Array(keys[from..<to]), matcher, ledger)
+                // Nobody replaces the tables during a hold, but between two holds they may be.
+                let chunk = tables.read { t, _ in selected.keys(from..<to, in: t) }
+                try body(chunk, matcher, ledger)
                 if isCompactionDue(ledger) { maintenance?.scheduleCompaction() }
             }
             from = to
         }
+    }
+}
+
+/// Keys that a walk over the entries has found, packed, together with the tables that they are valid in.
+///
+/// Others may replace the tables before the keys are used. In other tables the same numbers mean other names, so keys are
+/// only handed out for the tables that they will be looked up in.
+struct SelectedKeys {
+    private let packed: [PackedKey]
+    // Kept alive: so their address is theirs alone, and their names can be looked up after they were replaced.
+    private let origin: Tables
+
+    init(_ packed: [PackedKey], of tables: Tables) { (self.packed, origin) = (packed, tables) }
+
+    var indices: Range<Int> { packed.indices }
+
+    /// A key as some tables know it; `nil` if they have no such name.
+    ///
+    /// Only under the lock of these tables.
+    @inline(__always)
+    func key(_ i: Int, in tables: Tables) -> PackedKey? {
+        tables === origin ? packed[i] : origin.knownKey(packed[i]).flatMap { tables.packed($0) }
+    }
+
+    /// Several keys as some tables know them.
+    func keys(_ range: Range<Int>, in tables: Tables) -> [PackedKey] {
+        tables === origin ? Array(packed[range]) : range.compactMap { key($0, in: tables) }
     }
 }
 

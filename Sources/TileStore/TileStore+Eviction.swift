@@ -10,6 +10,32 @@ struct EvictionGoal {
     var entryLimit: Int?
     var entries: Int?
     var spareEntries = -1
+    /// Whether the numbers are those of the lasting limits, which others may change between two holds.
+    var keepsLimits = false
+
+    /// The goal that keeps the tables within their limits; it goes down a little further, so that it pays.
+    init(keeping t: Tables) {
+        keepsLimits = true
+        guard t.exceedsLimits else { return }
+        if t.limits.capacity.map({ t.allocatedUnpinned > $0 }) ?? false { bytes = 0 }
+        entryLimit = 0
+        renew(t)
+    }
+
+    init(bytes: Int? = nil, entries: Int? = nil) { (self.bytes, self.entries) = (bytes, entries) }
+
+    /// Takes over the limits as they are now: of what is still to be reached, nothing else is kept from one hold of the lock
+    /// to the next.
+    mutating func renew(_ t: Tables) {
+        guard keepsLimits else { return }
+        if bytes != nil {
+            bytes = t.limits.capacity.map { $0 - min($0 / 100, 4 << 20) }
+            spareBytes = t.limits.capacity ?? -1
+        }
+        let most = t.limits.entryLimit
+        if entryLimit != nil { entryLimit = most }
+        if entries != nil { (entries, spareEntries) = (most - most / 100, most) }
+    }
 
     var isReached: Bool { bytes == nil && entryLimit == nil && entries == nil }
 }
@@ -74,8 +100,7 @@ extension TileStore {
     private func goal(_ bytes: Int?, _ entries: Int?) -> EvictionGoal {
         let limits = tables.read { t, _ in t.limits }
         return EvictionGoal(
-            bytes: bytes.map { max(0, $0) } ?? limits.capacity, entryLimit: nil,
-            entries: max(0, entries ?? limits.entryLimit))
+            bytes: bytes.map { max(0, $0) } ?? limits.capacity, entries: max(0, entries ?? limits.entryLimit))
     }
 
     /// What ``evict(toBytes:entries:)`` would remove now.
@@ -145,16 +170,7 @@ extension TileStore {
 
     /// Begins to evict if a limit is exceeded: then down to a low-water mark, so that it pays.
     func evictToLimits(_ ledger: Ledger) throws -> EvictionGoal {
-        let goal = tables.read { t, _ -> EvictionGoal in
-            guard t.exceedsLimits else { return EvictionGoal() }
-            var goal = EvictionGoal()
-            if let capacity = t.limits.capacity, t.allocatedUnpinned > capacity {
-                goal.bytes = capacity - min(capacity / 100, 4 << 20)
-                goal.spareBytes = capacity
-            }
-            goal.entryLimit = t.limits.entryLimit
-            return goal
-        }
+        let goal = tables.read { t, _ in EvictionGoal(keeping: t) }
         return goal.isReached ? goal : try evict(goal, ledger)
     }
 
@@ -170,6 +186,7 @@ extension TileStore {
 
     private func evictSome(_ begun: EvictionGoal, _ ledger: Ledger) throws -> EvictionGoal {
         var goal = begun
+        tables.read { t, _ in goal.renew(t) }
         let limit = environment.ticks() &+ Self.holdNanoseconds
         defer { maintenance?.scheduleOrphanSweep() }
         while let target = goal.bytes {
@@ -236,12 +253,17 @@ extension TileStore {
     /// Publication happens under the lock, so what is not counted under it is left over from a crash.
     func removeOrphans(inShard shard: UInt8) throws -> Int {
         let candidates = try orphanCandidates(inShard: shard)
-        guard !candidates.isEmpty else { return 0 }
-        var removed = 0
-        try hold { _ in
-            for path in candidates where try isOrphan(path) {
-                try discardOrphan(path)
-                removed += 1
+        var (removed, next) = (0, 0)
+        while next < candidates.count {
+            try hold { _ in
+                let limit = environment.ticks() &+ Self.holdNanoseconds
+                repeat {
+                    if try isOrphan(candidates[next]) {
+                        try discardOrphan(candidates[next])
+                        removed += 1
+                    }
+                    next += 1
+                } while next < candidates.count && environment.ticks() <= limit
             }
         }
         return removed

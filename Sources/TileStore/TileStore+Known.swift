@@ -11,9 +11,9 @@ package import Foundation
 package struct KnownEntry: Sendable {
     /// The part of the response that entries share.
     package let response: ResponseFields
+    /// The number of the tables in which the key means this entry.
+    fileprivate let tables: UInt64
     fileprivate let key: PackedKey
-    /// The tables in which the key means this entry.
-    fileprivate let tables: UInt32
     fileprivate let packedStoredAt: UInt32
     fileprivate let packedExpires: UInt32
     fileprivate let packedModified: UInt32
@@ -21,7 +21,7 @@ package struct KnownEntry: Sendable {
     fileprivate let packedSize: UInt32
     fileprivate let blob: BlobDigest?
 
-    fileprivate init(_ entry: TileEntry, _ key: PackedKey, _ tables: UInt32) {
+    fileprivate init(_ entry: TileEntry, _ key: PackedKey, _ tables: UInt64) {
         let metadata = entry.metadata
         response = metadata.response
         self.key = key
@@ -52,7 +52,7 @@ package struct KnownBody {
     package let data: Data?
     fileprivate let blob: BlobDigest?
     fileprivate let size: Int
-    fileprivate let isVerified: Bool
+    fileprivate let check: BlobCheck
 }
 
 extension Tables {
@@ -88,15 +88,14 @@ extension TileStore {
     /// - Returns: `nil` if anything has changed.
     /// - Throws: ``StoreError`` if the store is closed or the disk fails.
     package func find(_ known: KnownEntry) throws -> KnownBody? {
-        let verified = try look { tables, local, isFirstUse -> Bool? in
+        let check = try look { tables, local, isFirstUse -> BlobCheck? in
             guard let slot = tables.find(known) else { return nil }
             note(PendingUse(key: known.key, blob: known.blob), &local, &isFirstUse)
-            let blob = tables.entries[slot].pointee.blob
-            return blob != noSlot && tables.blobs[blob].pointee.isVerified
+            return tables.check(ofEntry: slot)
         }
-        guard let verified else { return nil }
+        guard let check else { return nil }
         let data = known.blob.flatMap { memory.data(for: $0) }
-        return KnownBody(data: data, blob: known.blob, size: known.size, isVerified: verified)
+        return KnownBody(data: data, blob: known.blob, size: known.size, check: check)
     }
 
     /// Reads a body that is not in memory, if that needs no waiting: from the system's page cache.
@@ -106,9 +105,9 @@ extension TileStore {
     /// - Returns: Whether the bytes are there, and are the right ones; if not, ``read(_:)`` has to look.
     package func readNow(_ body: KnownBody, into buffer: UnsafeMutableRawBufferPointer) -> Bool {
         guard let blob = body.blob, buffer.count == body.size + 1 else { return false }
-        if needsCheck(body.isVerified), body.size > 256 << 10 { return false }
+        if needsCheck(body.check), body.size > 256 << 10 { return false }
         do throws(FileError) {
-            guard try fill(buffer, blob, verified: body.isVerified, onlyCached: true) else { return false }
+            guard try fill(buffer, blob, body.check, onlyCached: true) else { return false }
         } catch {
             // Said again, and properly, by the read that may wait.
             return false

@@ -67,9 +67,9 @@ extension TileStore {
         if let data = memory.data(for: digest) {
             return .tile(OpenedTile(entry: found.entry, body: .memory(data)))
         }
-        guard !needsCheck(found.verified) else { return .mustWait }
+        guard !needsCheck(found.check) else { return .mustWait }
         do throws(FileError) {
-            guard let file = try openBlob(digest, size: found.entry.size, verified: true) else { return .mustWait }
+            guard let file = try openBlob(digest, size: found.entry.size, found.check) else { return .mustWait }
             return .tile(OpenedTile(entry: found.entry, body: .file(file)))
         } catch {
             // Ignored here: the blocking way reports the error.
@@ -94,7 +94,7 @@ extension TileStore {
             }
             if let data = memory.data(for: digest) { return OpenedTile(entry: found.entry, body: .memory(data)) }
             do throws(FileError) {
-                if let file = try openBlob(digest, size: found.entry.size, verified: found.verified) {
+                if let file = try openBlob(digest, size: found.entry.size, found.check) {
                     return OpenedTile(entry: found.entry, body: .file(file))
                 }
             } catch {
@@ -112,7 +112,7 @@ extension TileStore {
     /// Opens a blob's file, and hashes it if that is still to be done.
     ///
     /// `nil` if it is missing, of another length, no plain file, or has other bytes.
-    private func openBlob(_ digest: BlobDigest, size: Int, verified: Bool) throws(FileError) -> BlobFile? {
+    private func openBlob(_ digest: BlobDigest, size: Int, _ check: BlobCheck) throws(FileError) -> BlobFile? {
         let path = digest.path
         let opened: OpenFile
         do throws(FileError) { opened = try files.open(path, .read) } catch {
@@ -123,9 +123,9 @@ extension TileStore {
         let file = BlobFile(files, opened, size: size, path: path)
         let status = try files.status(of: opened)
         guard status.kind == .file, status.size == Int64(size) else { return nil }
-        if needsCheck(verified) {
+        if needsCheck(check) {
             guard try file.hashes(to: digest) else { return nil }
-            if !verified { markVerified(digest) }
+            if !check.isVerified { markVerified(digest, in: check.tables) }
         }
         return file
     }

@@ -11,11 +11,26 @@ import Musl
 import Darwin
 #endif
 
+/// Whether a blob's file was hashed by this process, as the tables said when its entry was looked up.
+struct BlobCheck {
+    var isVerified: Bool
+    /// The number of those tables: what is found out about the file is noted in no others.
+    var tables: UInt64
+}
+
+extension Tables {
+    @inline(__always)
+    func check(ofEntry slot: UInt32) -> BlobCheck {
+        let blob = entries[slot].pointee.blob
+        return BlobCheck(isVerified: blob != noSlot && blobs[blob].pointee.isVerified, tables: number)
+    }
+}
+
 extension TileStore {
     /// What a look at the tables gives, taken under a stripe's lock.
     struct Found {
         var entry: TileEntry
-        var verified: Bool
+        var check: BlobCheck
     }
 
     /// The tile under a key with its bytes, and the note that it was used.
@@ -28,13 +43,13 @@ extension TileStore {
         guard let found = try find(key, recordsUse: true) else { return nil }
         guard let digest = found.entry.blob else { return StoredTile(entry: found.entry, data: nil, origin: .memory) }
         if let data = memory.data(for: digest) { return StoredTile(entry: found.entry, data: data, origin: .memory) }
-        if let data = try readBlob(digest, size: found.entry.size, verified: found.verified) {
+        if let data = try readBlob(digest, size: found.entry.size, found.check) {
             return StoredTile(entry: found.entry, data: data, origin: .disk)
         }
         // Replaced or evicted since the look-up, by this process or another: look again.
         try catchUp()
         guard let again = try find(key, recordsUse: true), let digest = again.entry.blob else { return nil }
-        if let data = try readBlob(digest, size: again.entry.size, verified: again.verified) {
+        if let data = try readBlob(digest, size: again.entry.size, again.check) {
             return StoredTile(entry: again.entry, data: data, origin: .disk)
         }
         do { try settleDamage(digest) } catch let error as StoreError where error.code != .closed {
@@ -69,9 +84,9 @@ extension TileStore {
         if let data = memory.data(for: digest) {
             return .tile(StoredTile(entry: found.entry, data: data, origin: .memory))
         }
-        if needsCheck(found.verified), found.entry.size > 256 << 10 { return .mustWait }
+        if needsCheck(found.check), found.entry.size > 256 << 10 { return .mustWait }
         do throws(FileError) {
-            if let data = try loadBlob(digest, size: found.entry.size, verified: found.verified, onlyCached: true) {
+            if let data = try loadBlob(digest, size: found.entry.size, found.check, onlyCached: true) {
                 return .tile(StoredTile(entry: found.entry, data: data, origin: .disk))
             }
         } catch {
@@ -118,8 +133,7 @@ extension TileStore {
             guard let packed = tables.packed(key, &local.names), let slot = tables.find(packed) else { return nil }
             let entry = tables.entry(slot, key: key)
             if recordsUse { note(PendingUse(key: packed, blob: entry.blob), &local, &isFirstUse) }
-            let blob = tables.entries[slot].pointee.blob
-            return Found(entry: entry, verified: blob != noSlot && tables.blobs[blob].pointee.isVerified)
+            return Found(entry: entry, check: tables.check(ofEntry: slot))
         }
     }
 
@@ -162,9 +176,9 @@ extension TileStore {
     /// Reads a blob's file.
     ///
     /// `nil` if it is missing, of another length, no plain file, or has other bytes.
-    func readBlob(_ digest: BlobDigest, size: Int, verified: Bool) throws -> Data? {
+    func readBlob(_ digest: BlobDigest, size: Int, _ check: BlobCheck) throws -> Data? {
         do throws(FileError) {
-            return try loadBlob(digest, size: size, verified: verified, onlyCached: false)
+            return try loadBlob(digest, size: size, check, onlyCached: false)
         } catch {
             throw StoreError(error, in: files.location)
         }
@@ -172,13 +186,13 @@ extension TileStore {
 
     @inline(__always)
     private func loadBlob(
-        _ digest: BlobDigest, size: Int, verified: Bool, onlyCached: Bool
+        _ digest: BlobDigest, size: Int, _ check: BlobCheck, onlyCached: Bool
     ) throws(FileError) -> Data? {
         if size > Self.looksFirst, try status(of: digest, isNot: size) { return nil }
         guard let memory = malloc(size + 1) else { throw FileError("allocate for", digest.path, ENOMEM) }
         let buffer = UnsafeMutableRawBufferPointer(start: memory, count: size + 1)
         do throws(FileError) {
-            guard try fill(buffer, digest, verified: verified, onlyCached: onlyCached) else {
+            guard try fill(buffer, digest, check, onlyCached: onlyCached) else {
                 free(memory)
                 return nil
             }
@@ -195,7 +209,7 @@ extension TileStore {
     /// fstat; `false` if it is missing, of another length, no plain file, or has other bytes.
     @inline(__always)
     func fill(
-        _ buffer: UnsafeMutableRawBufferPointer, _ digest: BlobDigest, verified: Bool, onlyCached: Bool
+        _ buffer: UnsafeMutableRawBufferPointer, _ digest: BlobDigest, _ check: BlobCheck, onlyCached: Bool
     ) throws(FileError) -> Bool {
         let count: Int?
         do throws(FileError) {
@@ -209,24 +223,26 @@ extension TileStore {
         }
         let size = buffer.count - 1
         guard count == size else { return false }
-        if needsCheck(verified) {
+        if needsCheck(check) {
             guard BlobDigest(hashing: UnsafeRawBufferPointer(rebasing: buffer[..<size])) == digest else { return false }
-            if !verified { markVerified(digest) }
+            if !check.isVerified { markVerified(digest, in: check.tables) }
         }
         return true
     }
 
-    func needsCheck(_ verified: Bool) -> Bool {
+    func needsCheck(_ check: BlobCheck) -> Bool {
         switch configuration.digestCheck {
         case .always: true
-        case .first: !verified
-        case .never: !verified && suspicious.withLock { $0 }
+        case .first: !check.isVerified
+        case .never: !check.isVerified && suspicious.withLock { $0 }
         }
     }
 
-    func markVerified(_ digest: BlobDigest) {
+    /// Notes that a blob's file has the right bytes, unless the tables were replaced since: these may be of another folder.
+    func markVerified(_ digest: BlobDigest, in number: UInt64) {
         tables.write { tables in
-            if let slot = tables.find(digest) { tables.blobs.change(slot).pointee.flags |= BlobRecord.verified }
+            guard tables.number == number, let slot = tables.find(digest) else { return }
+            tables.blobs.change(slot).pointee.flags |= BlobRecord.verified
         }
     }
 

@@ -74,13 +74,16 @@ extension TileStore {
     private func checkBlobs(
         quick: Bool, _ report: inout VerifyReport, _ progress: ((Int, Int) -> Void)?
     ) throws -> [(BlobDigest, Int)] {
-        let total = tables.read { t, _ in t.blobCount }
+        // Slots are those of these tables. If they are replaced meanwhile, the walk goes on in the old ones: all blobs that
+        // were there at the beginning are looked at, and what looks wrong is confirmed against the current tables.
+        let t = tables.read { t, _ in t }
+        let total = tables.read { _, _ in t.blobCount }
         var suspects: [(BlobDigest, Int)] = []
         var from: UInt32 = 0
         var more = true
         while more {
             // In the order of their names, a folder's files come together; here a slice of the table is enough.
-            let slice = tables.read { t, _ -> [(BlobDigest, Int)] in
+            let slice = tables.read { _, _ -> [(BlobDigest, Int)] in
                 var slice: [(BlobDigest, Int)] = []
                 while from < t.blobs.count, slice.count < 4096 {
                     let blob = t.blobs[from].pointee

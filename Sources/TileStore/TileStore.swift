@@ -210,6 +210,7 @@ public final class TileStore: Sendable {
     private func follow(_ ledger: Ledger) throws {
         if try !ledger.advance(.live(tables), underLock: false) { try reload(ledger, underLock: false) }
         if ledger.hasDropped { sweepDropped(ledger) }
+        if ledger.hasReleased { forgetBlobsOfOthers(ledger) }
         // A line that is whole but wrong: only under the lock may it be called damage.
         if ledger.needsJudgement, !isReadOnly {
             try ledger.acquire(wait: configuration.lockWait)

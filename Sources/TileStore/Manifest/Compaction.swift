@@ -169,6 +169,8 @@ package final class Compaction {
             var replaced: [OpenFile] = []
             defer { for file in replaced { files.close(file) } }
             try store.hold { ledger in
+                // In a folder that has taken this one's place the numbers of generations mean other files.
+                guard ledger.loads == loads else { return }
                 try removeOlder(files, &replaced)
                 ledger.checkpointGeneration = generation
                 ledger.checkpointBytes = Int64(bytes)

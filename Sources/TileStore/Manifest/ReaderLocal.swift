@@ -9,9 +9,12 @@ struct ReaderLocal {
     var names = LastNames()
 }
 
-/// The numbers of the names that were looked up last, good for one set of tables.
+/// The numbers of the names that were looked up last, valid for one set of tables only.
 struct LastNames {
-    var tables: ObjectIdentifier?
+    /// ``Tables/number`` of those tables; 0 for none.
+    ///
+    /// Their address would not do: new tables may lie where old ones lay.
+    var tables: UInt64 = 0
     var source = ""
     var sourceNumber: UInt16 = 0
     var scale = 1

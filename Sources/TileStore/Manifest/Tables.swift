@@ -80,7 +80,10 @@ final class Tables {
     @exclusivity(unchecked) var lastVariantMark: (UInt64, UInt64) = (0, 0)
     @exclusivity(unchecked) var lastVariantNumber: UInt16 = 0
     let hashSeed: UInt64
-    /// No other tables of this process have it: packed keys mean something only together with it.
+    /// Unique in this process, from 1 on.
+    ///
+    /// Packed keys, slots and numbers of names are valid only in the tables that gave them out. Whatever keeps one of them
+    /// while the tables' lock is given up keeps this number, or the tables themselves, and compares it before each use.
     let number = nextTablesNumber.withLock { next in
         next &+= 1
         return next
@@ -175,9 +178,9 @@ final class Tables {
     @inline(__always)
     func packed(_ key: TileKey, _ last: inout LastNames) -> PackedKey? {
         guard case .tile(let tile) = key.address else { return packed(key) }
-        if last.tables != ObjectIdentifier(self) || last.source != key.source.description {
+        if last.tables != number || last.source != key.source.description {
             guard let source = sourceNumbers[key.source.description] else { return nil }
-            last = LastNames(tables: ObjectIdentifier(self), source: key.source.description, sourceNumber: source)
+            last = LastNames(tables: number, source: key.source.description, sourceNumber: source)
         }
         if last.scale != tile.scale || last.format != tile.format {
             guard let variant = variant(tile.scale, tile.format) else { return nil }
@@ -190,6 +193,12 @@ final class Tables {
     func variant(_ scale: Int, _ format: String?) -> UInt16? {
         if scale == 1, format == nil { return 0 }
         return variantNumbers["\(scale).\(format ?? "")"]
+    }
+
+    /// The key behind its packed form; `nil` for a resource whose entry is gone, and its name with it.
+    func knownKey(_ packed: PackedKey) -> TileKey? {
+        if packed.isResource, resourceNames[packed.position & 0xFF_FFFF_FFFF_FFFF] == nil { return nil }
+        return key(packed)
     }
 
     /// The key behind its packed form.
@@ -250,4 +259,4 @@ extension Tables {
     }
 }
 
-private let nextTablesNumber = Locked<UInt32>(0)
+private let nextTablesNumber = Locked<UInt64>(0)

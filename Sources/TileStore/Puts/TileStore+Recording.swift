@@ -151,6 +151,21 @@ extension TileStore {
         ledger.hasReleased = false
     }
 
+    /// Forgets blobs whose last entry other processes have removed: they unlink them.
+    ///
+    /// A process that only reads would keep their digests for ever.
+    func forgetBlobsOfOthers(_ ledger: Ledger) {
+        ledger.hasReleased = false
+        let gone = tables.write { t -> [BlobDigest] in
+            defer { t.released = [] }
+            return t.released.filter { t.find($0) == nil }
+        }
+        for digest in gone {
+            memory.remove(digest)
+            vouched.withLock { $0.remove(digest) }
+        }
+    }
+
     /// Unlinks blobs that nothing refers to any more.
     ///
     /// Under the lock, after the record.
