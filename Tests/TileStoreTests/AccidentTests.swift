@@ -331,6 +331,28 @@ struct AccidentTests {
         #expect(try lab.store.invariantViolations() == [])
     }
 
+    @Test(
+        "A put of the right bytes over a damaged blob of the same length mends it for all its keys",
+        arguments: [StoreConfiguration.DigestCheck.first, .always], [1000, 200_000])
+    func putOverDamageOfTheSameLength(check: StoreConfiguration.DigestCheck, size: Int) throws {
+        var configuration = Lab.plain
+        configuration.digestCheck = check
+        let lab = try Lab(configuration)
+        let bytes = lab.bytes(0, size: size)
+        let digest = bytes.withUnsafeBytes { BlobDigest(hashing: $0) }
+        try lab.store.put(bytes, for: lab.key(0), metadata: lab.metadata())
+        for round in 1..<4 {
+            // By this process, and by one that has not seen the file yet.
+            if round == 2 { try lab.reopen() }
+            lab.disk.corrupt(digest.path) { $0[size / 2] ^= 1 }
+            let outcome = try lab.store.put(bytes, for: lab.key(round), metadata: lab.metadata())
+            #expect(outcome == .stored(blob: digest, newBlob: false))
+            for number in 0...round { #expect(try lab.store.read(lab.key(number))?.data == bytes) }
+            if check == .first { try lab.reopen() }
+        }
+        #expect(try lab.store.verify().ok)
+    }
+
     @Test("Quarantine stays bounded")
     func quarantine() throws {
         let lab = try Lab()

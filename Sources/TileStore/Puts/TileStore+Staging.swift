@@ -3,6 +3,13 @@ import FoundationEssentials
 #else
 import Foundation
 #endif
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
 
 // Before the lock.
 extension TileStore {
@@ -65,9 +72,12 @@ extension TileStore {
             guard let digest = requests[i].digest, digest != last else { continue }
             last = digest
             if known.contains(where: { $0.contains(digest) }) { continue }
-            let live = tables.read { t, _ in t.find(digest) != nil }
-            if !live || !vouched.withLock({ $0.contains(digest, at: now) }), ready.insert(digest).inserted {
-                do throws(FileError) { try provide(&requests[i], digest, looksLive: live, now) } catch {
+            let check = tables.read { t, _ in
+                t.find(digest).map { BlobCheck(isVerified: t.blobs[$0].pointee.isVerified, tables: t.number) }
+            }
+            let isVouched = check != nil && vouched.withLock { $0.contains(digest, at: now) }
+            if !isVouched, ready.insert(digest).inserted {
+                do throws(FileError) { try provide(&requests[i], digest, check, now) } catch {
                     throw StoreError(error, in: files.location)
                 }
             }
@@ -76,19 +86,48 @@ extension TileStore {
     }
 
     /// Sees to it that a blob's bytes are in its place, or staged, or noted as to be written.
+    ///
+    /// - Parameter check: What the tables say of the blob; `nil` if it does not look live.
     private func provide(
-        _ request: inout PutRequest, _ digest: BlobDigest, looksLive: Bool, _ now: UInt64
+        _ request: inout PutRequest, _ digest: BlobDigest, _ check: BlobCheck?, _ now: UInt64
     ) throws(FileError) {
-        if looksLive, let status = try files.status(at: digest.path), status.kind == .file,
-            status.size == Int64(request.size)
-        {
+        if let check, try isThere(request, digest, check) {
             vouched.withLock { $0.insert(digest, at: now) }
-        } else if looksLive || !isMadeInPlace(request.size) {
+        } else if check != nil || !isMadeInPlace(request.size) {
             // Where readers may look for a blob it has to be whole from its first moment on.
             try stage(&request)
         } else {
             request.looksNew = true
         }
+    }
+
+    /// Whether a live blob's file is there and right: its bytes are compared where a read would hash them.
+    ///
+    /// Otherwise the put would rely on a damaged file, and the next read would find a miss.
+    private func isThere(
+        _ request: PutRequest, _ digest: BlobDigest, _ check: BlobCheck
+    ) throws(FileError) -> Bool {
+        guard let status = try files.status(at: digest.path), status.kind == .file,
+            status.size == Int64(request.size)
+        else { return false }
+        guard needsCheck(check), let data = request.tile.data else { return true }
+        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: request.size + 1, alignment: 8)
+        defer { buffer.deallocate() }
+        let count: Int?
+        do throws(FileError) {
+            count = try digest.withPath { path throws(FileError) in try files.readFile(path, into: buffer) }
+        } catch {
+            // What cannot be read is written anew.
+            return false
+        }
+        guard count == request.size else { return false }
+        let isEqual = data.withUnsafeBytes { bytes in
+            guard let mine = bytes.baseAddress, let theirs = buffer.baseAddress else { return bytes.isEmpty }
+            return memcmp(mine, theirs, bytes.count) == 0
+        }
+        guard isEqual else { return false }
+        if !check.isVerified { markVerified(digest, in: check.tables) }
+        return true
     }
 
     /// Whether a new blob of this size is written where it belongs, under the lock: a name in `staging/` first, and another one
