@@ -194,6 +194,17 @@ extension StoreBench {
         case .closeOther: try closeProcess(1 - current)
         case .clock(let seconds): clock.advance(seconds: Int64(seconds))
         case .damage(let payload, let damage): return try self.damage(payload, damage)
+        case .mend(let payload, let damage): return try mend(payload, damage)
+        case .overtake:
+            try overtake()
+            try store.catchUp()
+        case .ambush(let count):
+            _ = try store
+            processes[current]?.files?.beforeLocking(after: count) { [unowned self] in
+                do { try overtake() } catch { hiddenFailure = "an ambush threw \(error)" }
+            }
+        case .thread(let number): try useThread(number)
+        case .replaceFolder: try replaceFolder()
         case .verify(let quick, let repair):
             _ = try store
             let report = try store.verify(quick: quick, repair: repair)
@@ -213,7 +224,7 @@ extension StoreBench {
             default: break
             }
             let before = model
-            let observed = try applyToStore(step)
+            let observed = try onLane { [self] in try applyToStore(step) }
             let expected = applyToModel(step)
             remember()
             // Uses of a resource that is removed and put again before they are written down may or may not count.
@@ -268,7 +279,7 @@ extension StoreBench {
     func glance(_ key: TileKey) throws -> String? {
         let store = try self.store
         let since = processes[current]?.viewSince ?? 0
-        let tile = try store.read(key)
+        let tile = try onLane { try store.read(key) }
         var possible = history.dropFirst(max(0, since)).map { $0.entry(key) }
         possible.append(model.entry(key))
         guard possible.contains(tile?.entry) else {
@@ -321,6 +332,12 @@ extension StoreBench {
         remember()
     }
 
+    func closeReader() {
+        reader?.store.simulateKill()
+        reader?.files?.kill()
+        reader = nil
+    }
+
     func closeProcess(_ number: Int) throws {
         guard let process = processes[number] else { return }
         process.compaction?.abandon()
@@ -331,6 +348,7 @@ extension StoreBench {
         var uses = process.uses
         model.flush(&uses, now: clock.now)
         processes[number] = nil
+        process.files?.forgetIntruder()
         process.files?.kill()
         remember()
     }
@@ -339,15 +357,113 @@ extension StoreBench {
     package func kill(_ number: Int) {
         guard let process = processes[number] else { return }
         process.store.simulateKill()
+        process.files?.forgetIntruder()
         process.files?.kill()
         processes[number] = nil
     }
 
+    // MARK: Other processes
+
+    /// Has a process of its own compact twice, unless one is at it.
+    func overtake() throws {
+        guard !processes.contains(where: { $0?.isCompacting ?? false }) else { return }
+        let files = makeFiles()
+        let other = try open(files)
+        defer {
+            other.simulateKill()
+            (files as? SimulatedFileSystem)?.kill()
+        }
+        for _ in 0..<2 { _ = try other.beginCompaction()?.finish() }
+        if setting.images { try other.writeIndexImage() }
+    }
+
+    /// Removes the cache and makes a new one in its place; both stores find out with the next lock that they take.
+    func replaceFolder() throws {
+        _ = try store
+        for number in processes.indices {
+            processes[number]?.compaction?.abandon()
+            processes[number]?.image?.abandon()
+            processes[number]?.compaction = nil
+            processes[number]?.image = nil
+        }
+        closeReader()
+        switch place {
+        case .simulated(let disk): disk.remove("")
+        case .folder(let path): try FileManager.default.removeItem(atPath: path)
+        }
+        let files = makeFiles()
+        let maker = try open(files)
+        model = StoreModel(limits: try maker.limits(), blockSize: model.blockSize)
+        maker.simulateKill()
+        (files as? SimulatedFileSystem)?.kill()
+        for number in processes.indices {
+            try processes[number]?.store.flush()
+            processes[number]?.uses = StoreModel.Uses()
+            processes[number]?.viewSince = 0
+        }
+        history = [model]
+    }
+
+    /// Does something on the thread in use.
+    func onLane<R>(_ body: @escaping () throws -> R) throws -> R {
+        guard lane > 0 else { return try body() }
+        let thread = lanes[lane] ?? Lane()
+        lanes[lane] = thread
+        return try thread.run(body)
+    }
+
+    /// Goes on on another thread.
+    ///
+    /// Uses are recorded thread by thread: those of one thread are recorded before another one begins.
+    private func useThread(_ number: Int) throws {
+        guard lane != number else { return }
+        let inUse = current
+        defer { current = inUse }
+        for other in [1 - inUse, inUse] where processes[other] != nil {
+            current = other
+            try flushBoth()
+        }
+        lane = number
+    }
+
+    /// Damages a blob and puts its bytes again under a key that has them: all its keys must have them then.
+    func mend(_ payload: UInt8, _ damage: Damage) throws -> String? {
+        let digest = Universe.digests[Int(payload) % Universe.digests.count]
+        let named = Universe.keys.indices.filter { model.entry(Universe.keys[$0])?.blob == digest }
+        guard let first = named.first, let last = named.last else { return nil }
+        // A file that was seen within the last second is not looked at again.
+        clock.advance(seconds: 2)
+        guard try spoil(payload, damage) else { return nil }
+        // One without a date replaces any.
+        let metadata = (0..<80).first { Universe.metadata($0, now: clock.now).date == nil } ?? 0
+        if let difference = try apply(.put(PutStep(UInt8(first), payload, metadata))) { return difference }
+        return try apply(.get(UInt8(last)))
+    }
+
     func damage(_ payload: UInt8, _ damage: Damage) throws -> String? {
         let digest = Universe.digests[Int(payload) % Universe.digests.count]
-        let size = Universe.payloads[Int(payload) % Universe.payloads.count].count
         let keys = model.entries.filter { $0.value.blob == digest }.keys.sorted()
-        guard let key = keys.first, size > 0 || (damage != .truncate && damage != .alter) else { return nil }
+        guard let key = keys.first, try spoil(payload, damage) else { return nil }
+        let store = try self.store
+        try store.catchUp()
+        if let tile = try store.read(key) {
+            return "a read of \(key) gave \(tile.data?.count ?? 0) bytes of a blob that was damaged (\(damage))"
+        }
+        model.drop(digest)
+        remember()
+        // The read that found the damage may count as a use if the blob comes back, or not.
+        try flushBoth()
+        for key in keys where try store.entry(for: key) != nil {
+            return "the entry \(key) outlived its blob, which was damaged (\(damage))"
+        }
+        return nil
+    }
+
+    /// Damages the file of a payload's blob; `false` if it cannot be damaged so.
+    private func spoil(_ payload: UInt8, _ damage: Damage) throws -> Bool {
+        let digest = Universe.digests[Int(payload) % Universe.digests.count]
+        let size = Universe.payloads[Int(payload) % Universe.payloads.count].count
+        guard size > 0 || (damage != .truncate && damage != .alter) else { return false }
         switch place {
         case .simulated(let disk):
             switch damage {
@@ -375,18 +491,6 @@ extension StoreBench {
                     atPath: path, withDestinationPath: "\(folder)/tilecache.json")
             }
         }
-        let store = try self.store
-        try store.catchUp()
-        if let tile = try store.read(key) {
-            return "a read of \(key) gave \(tile.data?.count ?? 0) bytes of a blob that was damaged (\(damage))"
-        }
-        model.drop(digest)
-        remember()
-        // The read that found the damage may count as a use if the blob comes back, or not.
-        try flushBoth()
-        for key in keys where try store.entry(for: key) != nil {
-            return "the entry \(key) outlived its blob, which was damaged (\(damage))"
-        }
-        return nil
+        return true
     }
 }

@@ -48,6 +48,11 @@ package final class StoreBench {
     var seed: UInt64 = 1000
     var history: [StoreModel] = []
     var bootID = "boot-1"
+    /// The threads that steps may be done on besides the script's own, and the one in use.
+    var lanes: [Int: Lane] = [:]
+    var lane = 0
+    /// What went wrong where nobody could throw it.
+    var hiddenFailure: String?
 
     /// Makes a new cache.
     package init(
@@ -80,7 +85,8 @@ package final class StoreBench {
 
     package func configuration() -> StoreConfiguration {
         var configuration = StoreConfiguration()
-        configuration.durability = setting.durable ? .durable : .relaxed
+        let isDurable = setting.mixed && current == 1 ? !setting.durable : setting.durable
+        configuration.durability = isDurable ? .durable : .relaxed
         configuration.digestCheck = setting.memoryTier ? .first : .always
         configuration.memoryTierBytes = setting.memoryTier ? 1500 : 0
         configuration.indexImages = setting.images ? .always : .never

@@ -65,11 +65,21 @@ package enum Step: Equatable, Sendable {
     case use(store: Int)
     /// Closes the store that is not in use.
     case closeOther
+    /// Another process compacts twice, so that the store in use cannot follow the journals: it loads its tables anew, at once.
+    case overtake
+    /// The same behind the store's back: when it is about to take the cache's lock for the n-th time from now.
+    case ambush(after: Int)
+    /// Goes on with both stores on another thread; 0 is the script's own.
+    case thread(Int)
+    /// The folder is removed, and another process makes a new cache in its place.
+    case replaceFolder
     /// A third store, which may only read and stays open, catches up and reads a key.
     case follow(UInt8)
     case clock(Int)
     /// Damages the blob of a payload, if it is live, and reads it.
     case damage(UInt8, Damage)
+    /// Damages the blob of a payload, if it is live, and puts the right bytes again.
+    case mend(UInt8, Damage)
     case verify(quick: Bool, repair: Bool)
 }
 
@@ -80,10 +90,13 @@ package struct ScriptSetting: Equatable, Sendable {
     package var durable = false
     /// Index images are written after every compaction, at every close and by steps of their own, and opening reads them.
     package var images = false
-    package init(memoryTier: Bool = false, durable: Bool = false, images: Bool = false) {
+    /// The second store has the other durability than the first.
+    package var mixed = false
+    package init(memoryTier: Bool = false, durable: Bool = false, images: Bool = false, mixed: Bool = false) {
         self.memoryTier = memoryTier
         self.durable = durable
         self.images = images
+        self.mixed = mixed
     }
 }
 
@@ -203,19 +216,28 @@ extension Step {
     package static func script(count: Int, setting: ScriptSetting, using random: inout SplitMix64) -> [Step] {
         // Scripts differ in what they do most, so that rare states get their turn.
         let keyCount = random.pick([4, 12, Universe.keys.count])
+        // In half of them the few keys are of all kinds and sources.
+        let isMixed = random.oneIn(2)
+        let keys = (0..<keyCount).map { UInt8(isMixed ? random.below(Universe.keys.count) : $0) }
         let payloadCount = random.pick([3, 8, Universe.payloads.count])
         let stores = random.oneIn(2)
         let compacts = random.oneIn(2)
         let follows = random.oneIn(2)
+        let overtakes = random.oneIn(3)
+        let threads = random.oneIn(3)
         var steps: [Step] = []
         if !random.oneIn(4) { steps.append(randomLimit(&random)) }
         func put(_ random: inout SplitMix64) -> PutStep {
             PutStep(
-                UInt8(random.below(keyCount)), random.oneIn(8) ? 255 : UInt8(random.below(payloadCount)),
+                random.pick(keys), random.oneIn(8) ? 255 : UInt8(random.below(payloadCount)),
                 UInt8(random.below(80)))
         }
-        func key(_ random: inout SplitMix64) -> UInt8 { UInt8(random.below(keyCount)) }
+        func key(_ random: inout SplitMix64) -> UInt8 { random.pick(keys) }
         while steps.count < count {
+            if overtakes, random.oneIn(4) {
+                steps.append(random.oneIn(3) ? .ambush(after: random.below(4)) : .overtake)
+            }
+            if threads, random.oneIn(6) { steps.append(.thread(random.below(3))) }
             switch random.below(100) {
             case 0..<25: steps.append(.put(put(&random)))
             case 25..<29:
@@ -261,12 +283,13 @@ extension Step {
                 if setting.memoryTier {
                     steps.append(.get(key(&random)))
                 } else {
-                    steps.append(
-                        .damage(
-                            UInt8(random.below(payloadCount)),
-                            random.pick([.truncate, .alter, .grow, .delete, .folder, .link])))
+                    let payload = UInt8(random.below(payloadCount))
+                    let damage = random.pick([Damage.truncate, .alter, .grow, .delete, .folder, .link])
+                    steps.append(random.oneIn(3) ? .mend(payload, damage) : .damage(payload, damage))
                 }
-            case 98: steps.append(.verify(quick: random.oneIn(2), repair: random.oneIn(2)))
+            case 98:
+                steps.append(
+                    random.oneIn(6) ? .replaceFolder : .verify(quick: random.oneIn(2), repair: random.oneIn(2)))
             default: steps.append(follows ? .follow(key(&random)) : .clock(random.below(30)))
             }
         }
@@ -304,7 +327,7 @@ package func source(of script: [Step], setting: ScriptSetting) -> String {
         return "        .\(text),"
     }
     return "replay(\n    [\n\(lines.joined(separator: "\n"))\n    ],\n    setting: ScriptSetting(memoryTier: "
-        + "\(setting.memoryTier), durable: \(setting.durable), images: \(setting.images)))"
+        + "\(setting.memoryTier), durable: \(setting.durable), images: \(setting.images), mixed: \(setting.mixed)))"
 }
 
 extension String {

@@ -19,7 +19,8 @@ struct StorePropertyTests {
 
     private func run(seed: UInt64) throws {
         var random = SplitMix64(seed: seed)
-        let setting = ScriptSetting(memoryTier: seed % 4 == 1, durable: seed % 5 == 2, images: seed % 6 == 1)
+        let setting = ScriptSetting(
+            memoryTier: seed % 4 == 1, durable: seed % 5 == 2, images: seed % 6 == 1, mixed: seed % 7 == 3)
         let script = Step.script(count: 200, setting: setting, using: &random)
         // Every 50th runs on the real disk.
         let real = seed % 50 == 7

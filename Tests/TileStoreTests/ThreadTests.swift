@@ -98,4 +98,92 @@ struct ThreadTests {
         #expect(try again.snapshot() == expected)
         try again.close()
     }
+
+    @Test("Threads that read, put and walk find each source's own tiles, while another store renumbers and compacts")
+    func threadsBesideCompactions() throws {
+        let folder = TemporaryFolder()
+        let sources = (0..<5).map { "s\($0)" }
+        let keys = try sources.flatMap { source in
+            try (0..<8).map { try TileKey(source: source, z: 9, x: $0, y: 0) }
+                + [TileKey("\(source):style.json"), TileKey("\(source)/9/1/0@2x.png")]
+        }
+        // What is stored says whose it is: bytes, tag and media type.
+        @Sendable func bytes(_ key: TileKey, _ version: Int) -> Data {
+            Data("\(key) \(version) \(String(repeating: "-", count: 400))".utf8)
+        }
+        @Sendable func metadata(_ key: TileKey, _ version: Int) -> TileMetadata {
+            TileMetadata(
+                response: ResponseFields(mediaType: "x/\(key.source)"), etag: "\"\(key)\"",
+                storedAt: Timestamp(seconds: 1_700_000_000 + Int64(version)), expires: .distantFuture)
+        }
+        let faults = Locked<[String]>([])
+        let workers = Locked(4)
+        @Sendable func check(_ key: TileKey, _ entry: TileEntry, _ data: Data?, _ place: String) {
+            let isOwn =
+                entry.key == key && entry.metadata.etag == "\"\(key)\""
+                && entry.metadata.response.mediaType == "x/\(key.source)"
+                && data?.starts(with: Data("\(key) ".utf8)) ?? true
+            if !isOwn { faults.withLock { $0.append("\(place) of \(key) gave \(entry)") } }
+        }
+        let store = try TileStore(at: folder.path)
+        let writer = try TileStore(at: folder.path)
+        try store.put(keys.map { TilePut(key: $0, data: bytes($0, 0), metadata: metadata($0, 0)) })
+
+        @Sendable func work(_ thread: Int) throws {
+            var random = SplitMix64(seed: UInt64(thread) + 1)
+            for round in 0..<Self.rounds {
+                let key = random.pick(keys)
+                switch random.below(12) {
+                case 0..<6:
+                    if let tile = try store.read(key) { check(key, tile.entry, tile.data, "a read") }
+                case 6:
+                    if case .tile(let tile) = try store.readNow(key) {
+                        check(key, tile.entry, tile.data, "a quick read")
+                    }
+                case 7, 8: try store.put(bytes(key, round), for: key, metadata: metadata(key, round))
+                case 9: if let entry = try store.entry(for: key) { try store.touch(key, EntryVersion(entry)) }
+                case 10: try store.forEachEntry { check($0.key, $0, nil, "a walk") }
+                default: try store.flush()
+                }
+            }
+        }
+        @Sendable func compact() throws {
+            var random = SplitMix64(seed: 99)
+            while workers.withLock({ $0 > 0 }) {
+                // Which source comes first in the next checkpoint changes with what goes and comes.
+                let some = (0..<8).map { _ in random.pick(keys) }
+                _ = try writer.remove(some)
+                for key in some { try writer.put(bytes(key, -1), for: key, metadata: metadata(key, -1)) }
+                for _ in 0..<2 {
+                    // The background of the other store may be at it.
+                    do { _ = try writer.compact() } catch let error as StoreError where error.code == .busy {}
+                }
+            }
+        }
+        let group = DispatchGroup()
+        for thread in 0..<5 {
+            group.enter()
+            Thread.detachNewThread {
+                do { try thread == 4 ? compact() : work(thread) } catch {
+                    faults.withLock { $0.append("thread \(thread) threw \(error)") }
+                }
+                if thread < 4 { workers.withLock { $0 -= 1 } }
+                group.leave()
+            }
+        }
+        group.wait()
+        #expect(faults.withLock { Array($0.prefix(5)) } == [])
+        for store in [store, writer] {
+            try store.flush()
+            #expect(try store.invariantViolations() == [])
+        }
+        try store.catchUp()
+        for key in keys {
+            guard let tile = try store.read(key) else { continue }
+            check(key, tile.entry, tile.data, "the last read")
+        }
+        #expect(faults.withLock { Array($0.prefix(5)) } == [])
+        #expect(try store.snapshot() == writer.snapshot())
+        for store in [store, writer] { try store.close() }
+    }
 }
