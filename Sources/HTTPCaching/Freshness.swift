@@ -76,8 +76,13 @@ public struct Freshness: Hashable, Sendable {
     public var source: Source
     /// The targeted field that was obeyed, if one was.
     public var targetedField: HTTPField.Name?
-    /// The response's `Date`, if it has a valid one.
+    /// The response's `Date`, if it has a valid one; never later than its receipt.
+    ///
+    /// A date in the future comes from a wrong clock. Used to order responses, it would keep newer ones out for as long
+    /// as it lies ahead.
     public var date: HTTPDate?
+    /// How many seconds the response's `Date` lies after its receipt; 0 if it does not.
+    public var dateAhead: Int
     /// The numbers to keep.
     public var stored: StoredFreshness
 
@@ -96,7 +101,8 @@ extension CachePolicy {
     /// Calculates how long a response is fresh.
     ///
     /// `s-maxage` (shared caches only) wins over `max-age`, then `Expires` less `Date`, then the policy's default
-    /// lifetime, then the heuristic. A missing or invalid `Date` is the time of receipt. An invalid `Expires`, `0` and
+    /// lifetime, then the heuristic. A missing or invalid `Date` is the time of receipt; so is one in the future, except
+    /// in `Expires` less `Date`, where both come from the same clock. An invalid `Expires`, `0` and
     /// any form but those of RFC 9110 §5.6.7 included, lies in the past (§5.3); of several the first counts (§4.2.1). A
     /// valid targeted field hides `Cache-Control` and `Expires` (RFC 9213 §2.2).
     ///
@@ -111,13 +117,14 @@ extension CachePolicy {
         let status = response.status.code
         let directives = directives(of: fields)
         let control = directives.cacheControl
-        let date = fields.first(.date).flatMap { HTTPDate(parsing: $0, now: receivedAt) }
+        let stated = fields.first(.date).flatMap { HTTPDate(parsing: $0, now: receivedAt) }
+        let date = stated.map { min($0, receivedAt) }
         let initialAge = Age.initial(
             age: Age.value(in: fields), date: date, requestedAt: requestedAt, receivedAt: receivedAt)
         let overrides = overrides(status: status)
 
         var (lifetime, source) = explicitLifetime(
-            directives, fields: fields, date: date ?? receivedAt, now: receivedAt)
+            directives, fields: fields, date: stated ?? receivedAt, now: receivedAt)
         if source == .none, status == 200, !directives.isPresent, !targetedFields.contains(where: fields.contains),
             !fields.contains(.cacheControl), !fields.contains(.expires), !fields.contains(.pragma),
             let defaultLifetime
@@ -149,7 +156,8 @@ extension CachePolicy {
             staleIfError: min(control.staleIfError ?? 0, DeltaSeconds.year), mustRevalidate: mustRevalidate,
             noCache: noCache, immutable: control.immutable)
         return Freshness(
-            lifetime: lifetime, source: source, targetedField: directives.targetedField, date: date, stored: stored)
+            lifetime: lifetime, source: source, targetedField: directives.targetedField, date: date,
+            dateAhead: stated.map { max(0, DeltaSeconds.clamp($0.seconds(since: receivedAt))) } ?? 0, stored: stored)
     }
 
     /// The owner counts from receipt, whatever the origin's clock says; a response counts from its making.

@@ -22,8 +22,12 @@ public struct StoredResponse: Hashable, Sendable {
         self.selectingFields = selectingFields
     }
 
-    /// Its validators and `Date`.
-    public var validators: Validators { Validators(fields, now: freshness.storedAt) }
+    /// Its validators and `Date`; a `Date` later than its receipt counts as the time of receipt.
+    public var validators: Validators {
+        var validators = Validators(fields, now: freshness.storedAt)
+        validators.date = validators.date.map { min($0, freshness.storedAt) }
+        return validators
+    }
 
     /// The head of the answer that reuses it: the stored fields, with an `Age` made anew (RFC 9111 §4, §5.1).
     public func response(age: Int) -> HTTPResponse {

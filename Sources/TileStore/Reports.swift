@@ -14,6 +14,12 @@ public struct StoredTile: Sendable {
     public let data: Data?
     /// Where the bytes came from; `memory` for an entry without a body.
     public let origin: Origin
+
+    package init(entry: TileEntry, data: Data?, origin: Origin) {
+        self.entry = entry
+        self.data = data
+        self.origin = origin
+    }
 }
 
 /// One tile to put.
@@ -37,7 +43,7 @@ public struct TilePut: Sendable {
 public enum PutOutcome: Hashable, Sendable {
     /// Stored; `newBlob` says whether its bytes were new to the cache.
     case stored(blob: BlobDigest?, newBlob: Bool)
-    /// Not stored: what is there has a later `Date`.
+    /// Not stored: what is there has a later `Date`; see ``TileMetadata/date``.
     case olderThanStored
     /// Not stored: it is larger than the whole capacity. What was stored under the key is gone.
     case largerThanCapacity

@@ -137,7 +137,8 @@ public struct TileMetadata: Hashable, Sendable {
     public var storedAt: Timestamp
     /// The origin's `Date`.
     ///
-    /// A response with an older one never replaces a newer one.
+    /// A response with an older one never replaces a newer one. One that lies after ``storedAt`` counts as that time: it
+    /// comes from a wrong clock, and would keep out all that follows.
     public var date: Timestamp?
     /// How old the response was when it was received, in seconds (the corrected initial age of RFC 9111 §4.2.3).
     public var initialAge: Int
@@ -187,6 +188,22 @@ public struct TileMetadata: Hashable, Sendable {
     /// Whether the entry is stale at a time: expired, or stored more than 60 s in the future (a clock went back).
     public func isStale(at now: Timestamp) -> Bool {
         expires <= now || storedAt.seconds > now.adding(seconds: 60).seconds
+    }
+
+    /// Whether the response was made before a stored one, which it then must not replace.
+    package func isOlder(than stored: TileMetadata) -> Bool {
+        stored.date.map { isOlder(thanDate: $0.packed, storedAt: stored.storedAt.packed) } ?? false
+    }
+
+    /// The same, of a stored response's packed times.
+    ///
+    /// A date counts as no later than its receipt. What was stored more than 60 s in the future orders nothing: a clock
+    /// went back.
+    func isOlder(thanDate date: UInt32, storedAt: UInt32) -> Bool {
+        guard let mine = self.date?.packed else { return false }
+        let received = self.storedAt.packed
+        guard UInt64(storedAt) <= UInt64(received) + 60 else { return false }
+        return min(mine, received) < min(date, storedAt)
     }
 }
 

@@ -174,9 +174,16 @@ package struct StoreModel: Equatable, Sendable {
         return outcomes
     }
 
+    /// Whether a response was made before a stored one, by dates that are no later than their receipt.
+    private static func isOlder(_ new: TileMetadata, than old: TileMetadata) -> Bool {
+        guard let mine = new.date, let theirs = old.date else { return false }
+        let clockWentBack = old.storedAt.seconds - new.storedAt.seconds > 60
+        return !clockWentBack && min(mine, new.storedAt) < min(theirs, old.storedAt)
+    }
+
     private mutating func putOne(_ tile: TilePut) -> PutOutcome {
         let old = entries[tile.key]
-        if let mine = tile.metadata.date, let theirs = old?.metadata.date, mine < theirs { return .olderThanStored }
+        if let old, Self.isOlder(tile.metadata, than: old.metadata) { return .olderThanStored }
         let pinned = isPinned(tile.key)
         let size = tile.data?.count ?? 0
         var report = RemovalReport()
@@ -208,7 +215,7 @@ package struct StoreModel: Equatable, Sendable {
 
     package mutating func refresh(_ key: TileKey, from version: EntryVersion, metadata: TileMetadata) -> Bool {
         guard let old = entry(key), EntryVersion(old) == version else { return false }
-        if let mine = metadata.date, let theirs = old.metadata.date, mine < theirs { return false }
+        if Self.isOlder(metadata, than: old.metadata) { return false }
         entries[key]?.metadata = metadata
         record()
         return true

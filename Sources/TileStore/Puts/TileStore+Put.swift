@@ -62,7 +62,7 @@ extension TileStore {
         return try hold { ledger in
             guard
                 let entry = tables.read({ t, _ in t.packed(key).flatMap { t.find($0) }.map { t.entry($0, key: key) } }),
-                EntryVersion(entry) == version, !isOlder(metadata, than: entry.metadata)
+                EntryVersion(entry) == version, !metadata.isOlder(than: entry.metadata)
             else { return false }
             // What a durable store has acknowledged is on the disk, whoever wrote the bytes.
             if isDurable, let blob = entry.blob,
@@ -97,10 +97,5 @@ extension TileStore {
         // What stands, stands: that an eviction failed afterwards is made up for by the next one.
         if requests.allSatisfy(\.isSettled) { return }
         throw failure ?? StoreError(.io, "a put of \(requests[0].tile.key) was lost; try again")
-    }
-
-    private func isOlder(_ new: TileMetadata, than old: TileMetadata) -> Bool {
-        guard let newDate = new.date, let oldDate = old.date else { return false }
-        return newDate < oldDate
     }
 }

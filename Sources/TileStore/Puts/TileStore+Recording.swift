@@ -77,8 +77,13 @@ extension TileStore {
         let packed = t.packed(request.pointee.tile.key, &ledger.names)
         let slot = packed.flatMap { t.find($0) }
         let digest = request.pointee.digest
-        let date = slot.map { t.details.date(t.entries[$0].pointee.details) } ?? Timestamp.absent
-        let isOld = date != Timestamp.absent && request.pointee.tile.metadata.date.map { $0.packed < date } ?? false
+        let isOld =
+            slot.map { slot in
+                let record = t.entries[slot]
+                let date = t.details.date(record.pointee.details)
+                return date != Timestamp.absent
+                    && request.pointee.tile.metadata.isOlder(thanDate: date, storedAt: record.pointee.storedAt)
+            } ?? false
         let isTooLarge =
             t.limits.capacity.map { digest != nil && t.allocated(request.pointee.size) > $0 } ?? false
             && !t.isPinned(request.pointee.tile.key)
