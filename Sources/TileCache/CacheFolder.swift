@@ -7,16 +7,19 @@ extension TileCache {
         /// A folder that only the app empties: offline maps stay.
         ///
         /// On Apple platforms Application Support, excluded from backups, readable from the first unlock on; elsewhere
-        /// `$XDG_DATA_HOME` or `~/.local/share`.
+        /// a folder named after the program in `$XDG_DATA_HOME` or `~/.local/share`.
         case support
         /// A folder that the system may empty, file by file, when it needs space; the cache survives that.
         ///
-        /// On Apple platforms Caches; elsewhere `$XDG_CACHE_HOME` or `~/.cache`.
+        /// On Apple platforms Caches; elsewhere a folder named after the program in `$XDG_CACHE_HOME` or `~/.cache`.
         case caches
     }
 
     /// The folder of a cache of this app's, made if it is missing.
     ///
+    /// Where the system does not give each app folders of its own (Linux, and macOS without a sandbox), it lies in one
+    /// named after the app: its bundle identifier, or else the file name of the program. Two programs that are to share
+    /// a cache name its folder themselves.
     /// - Parameters:
     ///   - name: The cache's name: 1 to 64 characters of `A-Z a-z 0-9 . _ -`.
     ///   - place: Where it is kept.
@@ -27,8 +30,14 @@ extension TileCache {
         #if canImport(Darwin)
         let directory: FileManager.SearchPathDirectory =
             place == .support ? .applicationSupportDirectory : .cachesDirectory
-        let base = try FileManager.default.url(
+        var base = try FileManager.default.url(
             for: directory, in: .userDomainMask, appropriateFor: nil, create: true)
+        #if os(macOS)
+        // Without a sandbox this folder is the same for all programs of a user.
+        if ProcessInfo.processInfo.environment["APP_SANDBOX_CONTAINER_ID"] == nil {
+            base.appendPathComponent(programName(), isDirectory: true)
+        }
+        #endif
         var folder = base.appendingPathComponent(name, isDirectory: true)
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
         if place == .support {
@@ -43,16 +52,38 @@ extension TileCache {
         }
         return folder.path
         #else
-        let environment = ProcessInfo.processInfo.environment
-        let home = environment["HOME"] ?? NSHomeDirectory()
-        let base =
-            switch place {
-            case .support: environment["XDG_DATA_HOME"] ?? home + "/.local/share"
-            case .caches: environment["XDG_CACHE_HOME"] ?? home + "/.cache"
-            }
-        let folder = base + "/" + name
+        let folder = path(
+            named: name, in: place, environment: ProcessInfo.processInfo.environment, home: NSHomeDirectory(),
+            program: programName())
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
         return folder
         #endif
+    }
+
+    /// A program's own folder among those for the data or the caches of all programs of a user.
+    ///
+    /// https://specifications.freedesktop.org/basedir-spec/latest/: a path that is empty or relative counts as none.
+    static func path(
+        named name: String, in place: Place, environment: [String: String], home: String, program: String
+    ) -> String {
+        func absolute(_ name: String) -> String? { environment[name].flatMap { $0.hasPrefix("/") ? $0 : nil } }
+        let home = absolute("HOME") ?? home
+        let base =
+            switch place {
+            case .support: absolute("XDG_DATA_HOME") ?? home + "/.local/share"
+            case .caches: absolute("XDG_CACHE_HOME") ?? home + "/.cache"
+            }
+        return "\(base)/\(program)/\(name)"
+    }
+
+    /// The app's name as that of a folder: the bundle identifier, else the program's file name.
+    static func programName(
+        bundle: String? = Bundle.main.bundleIdentifier, program: String = CommandLine.arguments.first ?? ""
+    ) -> String {
+        let given = bundle ?? program.split(separator: "/").last.map(String.init) ?? ""
+        let allowed = Set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+        let name = String(given.prefix(128).map { allowed.contains($0) ? $0 : "-" })
+        // Nothing but dots would be another folder.
+        return name.contains { $0 != "." } ? name : "swift-tile-cache"
     }
 }
