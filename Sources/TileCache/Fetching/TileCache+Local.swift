@@ -76,7 +76,7 @@ extension TileCache {
                     key: order.key)
             }
             if let objection = order.source.kind.objection(
-                to: tile.data, mediaType: tile.mediaType, contentEncoding: tile.contentEncoding)
+                to: tile.data, mediaType: tile.mediaType, contentEncoding: tile.contentEncoding, isWhole: false)
             {
                 throw FetchFailure(.badBody, "it is \(objection)", key: order.key)
             }

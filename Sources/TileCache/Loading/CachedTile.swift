@@ -1,4 +1,5 @@
 import ContentCoding
+import HTTPCaching
 
 #if canImport(FoundationEssentials)
 public import FoundationEssentials
@@ -42,10 +43,11 @@ public struct CachedTile: Sendable {
     ///   or the result would be larger than the limit.
     public func decodedData(limit: Int = 64 << 20) throws -> Data? {
         guard var data else { return nil }
-        let coding = contentEncoding?.lowercased()
-        guard coding == nil || coding == "gzip" || coding == "x-gzip" || coding == "identity" else {
+        // What was stored before may still name what is no coding.
+        let codings = ContentCodings.applied(contentEncoding)
+        guard codings.allSatisfy({ $0 == "gzip" || $0 == "x-gzip" }) else {
             throw TileCacheError(
-                .badBody, "\(key): cannot decode the content coding \(coding ?? "")", key: key)
+                .badBody, "\(key): cannot decode the content coding \(codings.joined(separator: ", "))", key: key)
         }
         for _ in 0..<2 where Gzip.isMarked(data) {
             guard let plain = Gzip.decode(data, limit: limit) else {

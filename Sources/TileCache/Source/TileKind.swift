@@ -1,4 +1,5 @@
 import ContentCoding
+import HTTPCaching
 
 #if canImport(FoundationEssentials)
 package import FoundationEssentials
@@ -10,11 +11,11 @@ package import Foundation
 public enum TileKind: Hashable, Sendable {
     /// Pictures: PNG, JPEG, WebP, AVIF, GIF.
     ///
-    /// Asked for without content coding; a body that begins like none of them is refused.
+    /// Asked for without content coding; a body that begins like none of them, or breaks off, is refused.
     case image
-    /// Mapbox vector tiles, asked for with gzip; a body that begins like HTML or JSON is refused.
+    /// Mapbox vector tiles, asked for with gzip; text, HTML, JSON and pictures are refused, within gzip too.
     case vector
-    /// JSON, such as UTFGrid or GeoJSON tiles, asked for with gzip.
+    /// JSON, such as UTFGrid or GeoJSON tiles, asked for with gzip; HTML, XML, pictures and plain text are refused.
     case json
     /// Anything; only HTML is refused.
     case any
@@ -45,26 +46,65 @@ extension TileKind {
 
     /// What is wrong with a body that claims to be a tile of this kind; `nil` if it may be one.
     ///
-    /// Bytes decide, not the media type: servers label PNG as JPEG, and error pages as anything. A type that says HTML
-    /// or plain text is believed, though, since nobody labels a tile so.
-    func objection(to body: Data, mediaType: String?, contentEncoding: String?) -> String? {
-        let signature = BodySignature(body)
-        if signature == .empty { return "an empty body" }
+    /// Bytes decide, not the media type: servers label PNG as JPEG, and error pages as anything. A type that says HTML is
+    /// believed, though, since nobody labels a tile so.
+    /// - Parameter isWhole: Whether to look into gzip, and whether a picture breaks off, too.
+    func objection(
+        to body: Data, mediaType: String?, contentEncoding: String?, isWhole: Bool = true
+    ) -> String? {
+        if body.isEmpty { return "an empty body" }
         let type = mediaType?.prefix { $0 != ";" }.lowercased().filter { $0 != " " } ?? ""
         if type == "text/html" || type == "application/xhtml+xml" { return "a page (\(type))" }
-        // A coded body begins with its coding, not with what it is.
-        if contentEncoding != nil { return nil }
+        let codings = contentEncoding == nil ? [] : ContentCodings.applied(contentEncoding)
+        let signature = BodySignature(body)
+        if signature == .gzip, self != .image || codings.contains(where: Self.gzipNames.contains) {
+            // Whether named or not, and applied twice by some: what counts is what is inside.
+            guard isWhole else { return nil }
+            guard var start = Gzip.start(of: body, count: Self.lookedAt) else { return "gzip that holds nothing" }
+            if Gzip.isMarked(start) { start = Gzip.start(of: start, count: Self.lookedAt) ?? start }
+            return content(BodySignature(start), start, type).map { $0 + " in gzip" }
+        }
+        // What is in other codings cannot be seen. A body that begins as a page, a document or a picture has none of them,
+        // whatever its header says.
+        let isHidden = codings.contains { ContentCodings.registered.contains($0) && !Self.gzipNames.contains($0) }
+        if isHidden, signature != .html, signature != .xml, signature.pictureType == nil { return nil }
+        if let objection = content(signature, body, type) { return objection }
+        return isWhole && signature.isCutShort(body) ? "a picture that breaks off" : nil
+    }
+
+    private static let gzipNames: Set<String> = ["gzip", "x-gzip"]
+    /// So much of a coded body is decoded to be looked at.
+    private static let lookedAt = 4096
+
+    /// Types of pictures that ``BodySignature`` knows: bytes that are labelled so and are none of them are no picture.
+    private static let knownPictures: Set<String> = [
+        "image/png", "image/apng", "image/x-png", "image/jpeg", "image/jpg", "image/pjpeg", "image/webp", "image/avif",
+        "image/gif",
+    ]
+
+    /// What is wrong with bytes that have no coding.
+    private func content(_ signature: BodySignature, _ bytes: Data, _ type: String) -> String? {
+        let isPicture = signature.pictureType != nil
         if signature == .html { return "a page of HTML" }
-        if signature == .xml, self != .any { return "a page of XML" }
+        if self == .any { return nil }
+        if signature == .xml { return "a page of XML" }
         switch self {
         case .image:
-            switch signature {
-            case .png, .jpeg, .webp, .avif, .gif: return nil
-            default: return type.hasPrefix("image/") && signature == .unknown ? nil : "no picture"
-            }
+            if isPicture { return nil }
+            // Other formats (JPEG XL, HEIC) are not looked into, but they are not text.
+            let isOther = type.hasPrefix("image/") && !Self.knownPictures.contains(type) && signature == .unknown
+            return isOther && (bytes.count < 8 || !BodySignature.isText(bytes)) ? nil : "no picture"
         case .vector:
-            return signature == .json ? "JSON instead of a vector tile" : nil
-        case .json, .any:
+            if isPicture { return "a picture instead of a vector tile" }
+            if signature == .json { return "JSON instead of a vector tile" }
+            return BodySignature.isText(bytes) ? "text instead of a vector tile" : nil
+        case .json:
+            if isPicture { return "a picture instead of JSON" }
+            // A value by itself is no tile; a call with one (JSONP) is.
+            let isPlain = signature != .json && BodySignature.isText(bytes)
+            let holdsJSON = bytes.prefix(512).contains { $0 == UInt8(ascii: "{") || $0 == UInt8(ascii: "[") }
+            return isPlain && !holdsJSON ? "text instead of JSON" : nil
+        case .any:
             return nil
         }
     }

@@ -34,6 +34,9 @@ struct TileKindTests {
         }
     }
 
+    /// Nothing, which is no tile, if it cannot be compressed.
+    private static func zipped(_ data: Data) -> Data { (try? Gzip.encode(data)) ?? Data() }
+
     /// Kind, body, media type, coding, whether it may be a tile.
     private static let rows: [(TileKind, Data, String?, String?, Bool)] = [
         (.image, Picture.png(1), "image/png", nil, true),
@@ -46,10 +49,12 @@ struct TileKindTests {
         (.image, Data("Not found".utf8), "text/plain", nil, false),
         (.image, Data("????".utf8), "image/jxl", nil, true),
         (.image, Data(), "image/png", nil, false),
-        (.image, Data([0x1F, 0x8B, 8]), "image/png", "gzip", true),
+        (.image, zipped(Picture.png(1)), "image/png", "gzip", true),
+        (.image, Data([0x1F, 0x8B, 8]), "image/png", "gzip", false),
         (.image, Data([0x1F, 0x8B, 8]), "text/html", "gzip", false),
         (.vector, Data([0x1A, 0x10]), "application/x-protobuf", nil, true),
-        (.vector, Data([0x1F, 0x8B, 8]), nil, nil, true),
+        (.vector, zipped(Data([0x1A, 0x10])), nil, nil, true),
+        (.vector, Data([0x1F, 0x8B, 8]), nil, nil, false),
         (.vector, Data("{\"message\":\"no\"}".utf8), "application/json", nil, false),
         (.vector, Data("<html>".utf8), "application/x-protobuf", nil, false),
         (.json, Data("{}".utf8), "application/json", nil, true),
