@@ -46,7 +46,8 @@ extension TileCache {
     /// fresh as its ancestor, and is not stored where the ancestor is not.
     /// - Returns: `nil` only with ``LoadMode/cacheOnly``.
     /// - Throws: As ``tile(_:_:mode:priority:)``; ``TileCacheError/Code/outOfBounds`` for a tile too far past the source's
-    ///   last zoom, ``TileCacheError/Code/badBody`` if no picture can be made, with the magnifier's error as its cause.
+    ///   last zoom, ``TileCacheError/Code/badBody`` if no picture can be made of any ancestor, with the magnifier's error for
+    ///   the nearest one as its cause.
     package func overzoomedTile(
         _ source: TileSource, _ key: TileKey, mode: LoadMode, priority: FetchPriority = .visible
     ) async throws -> OverzoomedTile? {
@@ -63,6 +64,8 @@ extension TileCache {
         let candidates = Overzoom.candidates(
             for: tile, within: source.zooms, maximumDepth: source.overzoomDepth)
         var failure: (any Error)?
+        /// Why no picture could be made of an ancestor, and until when that ancestor holds.
+        var damage: (error: any Error, until: Timestamp)?
         var absent: CachedTile?
         for overzoom in candidates {
             let ancestorKey = TileKey(source: source.name, tile: overzoom.ancestor)
@@ -71,6 +74,10 @@ extension TileCache {
                 // Once a server has failed, only what is here already can help.
                 ancestor = try await exactTile(
                     source, ancestorKey, mode: failure == nil ? mode : .cacheOnly, priority: priority)
+            } catch let error as TileCacheError where error.code == .badBody {
+                // About this tile alone: the server may well have a sound one above it.
+                damage = damage ?? (error, clock.now())
+                continue
             } catch let error as TileCacheError where error.code != .cancelled && mode != .serverOnly {
                 failure = failure ?? error
                 continue
@@ -80,11 +87,20 @@ extension TileCache {
                 absent = absent ?? ancestor
                 continue
             }
-            var made = try await magnified(overzoom, of: ancestor, bytes, key, mode, priority, magnifier)
+            var made: CachedTile
+            do {
+                made = try await magnified(overzoom, of: ancestor, bytes, key, mode, priority, magnifier)
+            } catch let error as TileCacheError where error.code == .badBody {
+                // A damaged picture is no more use than an absent one: the next ancestor may be sound.
+                damage = damage ?? (error, ancestor.freshUntil)
+                continue
+            }
             if failure != nil { made = made.with(freshUntil: min(made.freshUntil, clock.now())) }
-            return OverzoomedTile(tile: made, ancestor: ancestor, isMakeshift: failure != nil)
+            if let damage { made = made.with(freshUntil: min(made.freshUntil, damage.until)) }
+            return OverzoomedTile(tile: made, ancestor: ancestor, isMakeshift: failure != nil || damage != nil)
         }
         if let failure { throw failure }
+        if let damage { throw damage.error }
         guard let absent else {
             if mode == .cacheOnly { return nil }
             throw TileCacheError(.outOfBounds, "\(key): it has no ancestor within the source's zooms", key: key)

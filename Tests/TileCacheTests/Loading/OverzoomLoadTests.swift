@@ -184,7 +184,7 @@ struct OverzoomLoadTests {
         #expect(error.code == .badBody && error.cause is NoPicture)
         lab.isBroken.withLock { $0 = false }
         #expect(try await lab.load(13)?.origin == .overzoomed)
-        #expect(lab.lab.transport.count == 1)
+        #expect(lab.lab.transport.count(of: "/12/0/0.png") == 1)
     }
 
     @Test func gapsAreFilledWhereThatIsAskedFor() async throws {
