@@ -29,6 +29,8 @@ public final class TileCache: Sendable {
     let localPool: BlockingPool
     let gate: HostGate
     let failures: FailureLog
+    /// Tiles that could not be stored.
+    let held: HeldTiles
     let flights: SingleFlight<FlightKey, CachedTile>
     /// Draws tiles that are made from others, so that files do not wait for it.
     let drawing: BlockingPool
@@ -70,9 +72,12 @@ public final class TileCache: Sendable {
         pool = BlockingPool(threads: configuration.fileThreads)
         localPool = BlockingPool(threads: configuration.fileThreads)
         drawing = BlockingPool(threads: configuration.magnifierThreads)
-        gate = HostGate(perHost: configuration.requestsPerHost)
+        gate = HostGate(
+            perHost: min(configuration.requestsPerHost, transport.requestsPerHost ?? .max),
+            forVisible: configuration.requestsForVisible)
         flights = SingleFlight(startTask: configuration.startTask)
         magnifications = SingleFlight(startTask: configuration.startTask)
+        held = HeldTiles(clock: clock)
         failures = FailureLog(backoff: configuration.backoff, clock: clock)
         userAgent = configuration.userAgent ?? UserAgent.standard
     }

@@ -23,6 +23,8 @@ public final class AsyncHTTPClientTransport: TileTransport {
     /// What can be set.
     public struct Configuration: Sendable {
         /// How many HTTP/1.1 connections one host gets (16); further requests wait for one.
+        ///
+        /// A cache sends no more requests to a host at once than that, whatever its own configuration says.
         public var connectionsPerHost = 16
         /// How long making a connection may take (10 s), name lookup and encryption included.
         public var connectTimeout: Duration = .seconds(10)
@@ -47,6 +49,8 @@ public final class AsyncHTTPClientTransport: TileTransport {
         public init() {}
     }
 
+    /// How many requests to one host it carries at once: ``Configuration/connectionsPerHost``.
+    public let requestsPerHost: Int?
     private let client: HTTPClient
     private let headLimit: Int
     private let connectionsMade: Locked<Int>
@@ -92,6 +96,7 @@ public final class AsyncHTTPClientTransport: TileTransport {
             eventLoopGroupProvider: .shared(eventLoopGroup ?? MultiThreadedEventLoopGroup.singleton),
             configuration: settings)
         headLimit = configuration.headLimit
+        requestsPerHost = max(1, configuration.connectionsPerHost)
     }
 
     // The client insists on being shut down; it keeps itself alive until that is done.

@@ -30,17 +30,33 @@ final class FailureLog: Sendable {
         case wait(Wait)
     }
 
+    /// What a failed fetch says about its host.
+    enum Blame: Equatable {
+        /// Nothing: the host answered, and the failure is about this tile alone.
+        case none
+        /// Little: the host answered with an error that may be about this tile alone (5xx).
+        case error
+        /// It gave no answer, or has too much to do (429).
+        case host
+    }
+
     fileprivate struct State {
         var hosts: [String: Host] = [:]
         var tiles: [TileKey: Failed] = [:]
+        /// When each host last gave an answer that was no failure.
+        var answers: [String: UInt64] = [:]
+        /// When each host was last reported to have a clock that is ahead.
+        var clockReports: [String: UInt64] = [:]
 
-        mutating func answered(_ host: String) {
+        mutating func answered(_ host: String, at now: UInt64) {
+            if answers.count >= FailureLog.mostHosts, answers[host] == nil { answers = [:] }
+            answers[host] = now
             hosts[host]?.breaker.succeeded()
             if hosts[host]?.breaker.isUnblemished == true { hosts[host] = nil }
         }
     }
 
-    private static let mostHosts = 1024
+    fileprivate static let mostHosts = 1024
     fileprivate static let mostTiles = 16_384
 
     private let state = Locked(State())
@@ -84,9 +100,27 @@ final class FailureLog: Sendable {
 
     /// The host answered, and the tile is settled: there, absent, or unchanged.
     func succeeded(_ key: TileKey, host: String) {
+        let now = clock.ticks()
         state.withLock { state in
-            state.answered(host)
+            state.answered(host, at: now)
             state.tiles[key] = nil
+        }
+    }
+
+    /// The host answered, though not yet with the tile: it sent the request elsewhere.
+    func answered(host: String) {
+        let now = clock.ticks()
+        state.withLock { $0.answered(host, at: now) }
+    }
+
+    /// Whether it is to be reported now that a host's clock is ahead: once an hour for each host.
+    func reportsClock(of host: String) -> Bool {
+        let now = clock.ticks()
+        return state.withLock { state in
+            if let last = state.clockReports[host], now < last &+ 3_600_000_000_000 { return false }
+            if state.clockReports.count >= Self.mostHosts { state.clockReports = [:] }
+            state.clockReports[host] = now
+            return true
         }
     }
 
@@ -100,28 +134,40 @@ final class FailureLog: Sendable {
     ///
     /// - Parameters:
     ///   - setback: What kind of failure it is.
-    ///   - blamesHost: Whether it says something about the host (no connection, 5xx) and not only about this tile.
+    ///   - blame: What it says about the host, and not only about this tile.
+    ///   - sentAt: When the request was sent (ticks). If the host has answered another one since, that this one was not
+    ///     answered is about its tile.
     ///   - retryAfter: What the host asked for, already bounded.
-    func failed(_ key: TileKey, host: String, setback: FetchSetback, blamesHost: Bool, retryAfter: Duration?) {
+    func failed(
+        _ key: TileKey, host: String, setback: FetchSetback, blame: Blame, sentAt: UInt64? = nil, retryAfter: Duration?
+    ) {
         let now = clock.ticks()
         let random = clock.random()
         let pause = retryAfter.map { now &+ $0.nanoseconds }
         state.withLock { state in
+            let isKnown = state.tiles[key] != nil
             let failures = (state.tiles[key]?.failures ?? 0) + 1
             let wait = now &+ backoff.nanoseconds(failures: failures, random: random)
             if state.tiles.count >= Self.mostTiles { state.dropHalfOfTiles(now) }
             state.tiles[key] = Failed(failures: failures, until: max(wait, pause ?? 0), setback: setback)
-            if blamesHost || pause != nil {
+            let isSilence = blame == .host && setback == .unreachable
+            if isSilence, let sentAt, let answer = state.answers[host], answer > sentAt { return }
+            if blame != .none || pause != nil {
                 if state.hosts.count >= Self.mostHosts {
                     state.hosts = state.hosts.filter { $0.value.breaker.wait(at: now) != nil }
                 }
                 if state.hosts.count >= Self.mostHosts { state.hosts = [:] }
                 state.hosts[host, default: Host()].setback = setback
-                state.hosts[host, default: Host()].breaker
-                    .failed(at: now, backoff: backoff, random: random, pause: pause)
+                if blame == .error, pause == nil {
+                    state.hosts[host, default: Host()].breaker
+                        .answeredError(at: now, backoff: backoff, random: random, isKnown: isKnown)
+                } else {
+                    state.hosts[host, default: Host()].breaker
+                        .failed(at: now, backoff: backoff, random: random, isKnown: isKnown, pause: pause)
+                }
             } else {
                 // It answered, if only about this tile.
-                state.answered(host)
+                state.answered(host, at: now)
             }
         }
     }

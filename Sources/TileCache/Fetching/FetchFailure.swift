@@ -8,8 +8,8 @@ struct FetchFailure: Error, Sendable {
     var setback: FetchSetback
     /// Whether asking again soon makes sense.
     var mayPass = false
-    /// Whether it says something about the host, and not only about this tile.
-    var blamesHost = false
+    /// What it says about the host, and not only about this tile.
+    var blame = FailureLog.Blame.none
     /// What the host asked for.
     var retryAfter: Duration?
 }
@@ -21,7 +21,7 @@ extension FetchFailure {
         self.init(
             error: TileCacheError(.noAnswer, "\(key): \(failure.message)", key: key, cause: failure),
             setback: isAnswer ? .refused : .unreachable, mayPass: !isAnswer && failure.code != .nameNotFound,
-            blamesHost: !isAnswer && failure.code != .truncated)
+            blame: !isAnswer && failure.code != .truncated ? .host : .none)
     }
 
     /// An answer that is neither a tile nor its absence.
@@ -37,8 +37,8 @@ extension FetchFailure {
             .badStatus, "\(key): \(host) answered with status \(status)\(advice)", key: key, status: status)
         error.retryAfter = retryAfter
         self.init(
-            error: error, setback: .refused, mayPass: mayPass, blamesHost: status >= 500 || status == 429,
-            retryAfter: retryAfter)
+            error: error, setback: .refused, mayPass: mayPass,
+            blame: status == 429 ? .host : status >= 500 ? .error : .none, retryAfter: retryAfter)
     }
 
     /// An answer that is not believed.

@@ -13,10 +13,28 @@ public enum FetchPriority: Int, Comparable, Sendable, CaseIterable {
     public static func < (a: FetchPriority, b: FetchPriority) -> Bool { a.rawValue < b.rawValue }
 }
 
-/// The priority of one fetch, which rises when somebody more urgent joins it.
+/// What those who wait for a fetch allow it, besides what its own order says.
+struct FetchTerms: Sendable {
+    /// So often the request may be sent.
+    var attempts = 0
+    /// How long each attempt may take.
+    var timeout = Duration.zero
+    /// Whether it is only part of a download, which some hosts' terms forbid.
+    var isBulk = true
+
+    /// Makes them as generous as the more generous of two.
+    mutating func add(_ other: FetchTerms) {
+        attempts = max(attempts, other.attempts)
+        timeout = max(timeout, other.timeout)
+        isBulk = isBulk && other.isBulk
+    }
+}
+
+/// The priority and terms of one fetch, which rise when somebody more urgent joins it.
 final class FetchTicket: Sendable {
     private struct State {
         var priority: FetchPriority
+        var terms = FetchTerms()
         var onRise: (@Sendable (FetchPriority) -> Void)?
     }
     private let state: Locked<State>
@@ -24,6 +42,11 @@ final class FetchTicket: Sendable {
     init(_ priority: FetchPriority) { state = Locked(State(priority: priority)) }
 
     var priority: FetchPriority { state.withLock { $0.priority } }
+    /// What those who wait allow it.
+    var terms: FetchTerms { state.withLock { $0.terms } }
+
+    /// Takes in the terms of somebody who joins.
+    func add(_ terms: FetchTerms) { state.withLock { $0.terms.add(terms) } }
 
     /// Makes it at least so urgent.
     func raise(to priority: FetchPriority) {

@@ -12,6 +12,8 @@ enum ResponseRecord {
     struct Outcome {
         var metadata: TileMetadata
         var mayBeStored: Bool
+        /// How many seconds the answer's `Date` lies after its receipt.
+        var dateAhead: Int
     }
 
     /// What is to be stored for an answer to a GET.
@@ -24,7 +26,7 @@ enum ResponseRecord {
             of: response, requestedAt: HTTPDate(requestedAt), receivedAt: HTTPDate(receivedAt))
         return Outcome(
             metadata: metadata(response.status.code, response.headerFields, freshness, rules, receivedAt),
-            mayBeStored: storability.isStorable)
+            mayBeStored: storability.isStorable, dateAhead: freshness.dateAhead)
     }
 
     /// What is to be stored after a 304 has confirmed a stored answer (RFC 9111 §4.3.4).
@@ -46,7 +48,8 @@ enum ResponseRecord {
         var refreshed = metadata(stored.response.status, fresh.response.fields, fresh.freshness, rules, receivedAt)
         // A date of our own making orders nothing: once our clock has been set back, it would keep off every update.
         if update.headerFields[.date] == nil { refreshed.date = nil }
-        return Outcome(metadata: refreshed, mayBeStored: fresh.storability.isStorable)
+        return Outcome(
+            metadata: refreshed, mayBeStored: fresh.storability.isStorable, dateAhead: fresh.freshness.dateAhead)
     }
 
     /// The source's own credentials are not those of a user that a shared cache would have to protect (RFC 9111 §3.5).
@@ -90,6 +93,13 @@ enum ResponseRecord {
         return fields
     }
 
+    /// Whether a stored answer says itself for how long it may be served after an error, be it for no time at all.
+    ///
+    /// Reads header text: not for the path of a hit.
+    static func statesStaleIfError(_ metadata: TileMetadata, policy: CachePolicy) -> Bool {
+        policy.directives(of: fields(of: metadata)).cacheControl.staleIfError != nil
+    }
+
     /// The conditional fields that ask whether a stored answer still holds (RFC 9111 §4.3.1).
     static func addConditions(_ metadata: TileMetadata, to fields: inout HTTPFields) {
         fields[.ifNoneMatch] = metadata.etag
@@ -115,8 +125,7 @@ enum ResponseRecord {
     }
 
     private static func coding(_ fields: HTTPFields) -> String? {
-        guard let coding = bounded(fields[.contentEncoding], 64), coding.lowercased() != "identity" else { return nil }
-        return coding
+        bounded(ContentCodings.value(in: fields), 64)
     }
 
     private static func bounded(_ text: String?, _ most: Int) -> String? {

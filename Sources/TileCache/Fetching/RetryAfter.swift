@@ -4,6 +4,7 @@ import TileStore
 
 /// Reads `Retry-After`: seconds or a date (RFC 9110 §10.2.3), at most an hour.
 ///
+/// A date counts from the answer's own `Date`, since both come from the server's clock; without one, from the receipt.
 /// - Returns: `nil` if there is none, or none that can be read.
 func retryAfter(_ fields: HTTPFields, now: Timestamp) -> Duration? {
     guard let text = fields[.retryAfter] else { return nil }
@@ -14,6 +15,8 @@ func retryAfter(_ fields: HTTPFields, now: Timestamp) -> Duration? {
     {
         return .seconds(min(Int64(String(decoding: digits, as: UTF8.self)) ?? longest, longest))
     }
-    guard let date = HTTPDate(parsing: text, now: HTTPDate(now)) else { return nil }
-    return .seconds(max(0, min(date.seconds &- now.seconds, longest)))
+    let receipt = HTTPDate(now)
+    guard let date = HTTPDate(parsing: text, now: receipt) else { return nil }
+    let made = fields[.date].flatMap { HTTPDate(parsing: $0, now: receipt) }
+    return .seconds(max(0, min(date.seconds &- (made ?? receipt).seconds, longest)))
 }

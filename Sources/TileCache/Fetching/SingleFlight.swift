@@ -51,9 +51,10 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
 
     /// Waits for the outcome of the work on a key; starts it if nobody has.
     ///
+    /// - Parameter terms: What the asker allows the work, also where somebody else has started it.
     /// - Throws: What the work throws; `CancellationError` if the task is cancelled.
     func value(
-        for key: Key, priority: FetchPriority,
+        for key: Key, priority: FetchPriority, terms: FetchTerms? = nil,
         work: @escaping @Sendable (FetchTicket) async throws -> Value
     ) async throws -> Value {
         let waiter = state.withLock { state -> UInt64 in
@@ -67,6 +68,7 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
                 let hasJoined = join(key, priority, isKept: false, work) { flight in
                     if Task.isCancelled { return false }
                     flight.waiters[waiter] = continuation
+                    if let terms { flight.ticket.add(terms) }
                     return true
                 }
                 if !hasJoined { continuation.resume(throwing: CancellationError()) }

@@ -15,6 +15,8 @@ struct FetchOrder: Sendable {
     /// What to ask about by a conditional request; its bytes have just been read, so a 304 has something to hold on to.
     var stored: StoredTile?
     var mode: LoadMode
+    /// Whether ``stored`` is held in memory because it could not be stored; the store has something older, or nothing.
+    var isHeld = false
     /// Whether it is part of a download that some hosts' terms forbid.
     var isBulk = false
 
@@ -42,7 +44,7 @@ extension TileCache {
                 if let last, failure.error.code == .waiting { throw last }
                 last = failure
                 // A stale tile now is better than a fresh one in a while.
-                guard failure.mayPass, order.stored == nil, attempt < order.source.attempts,
+                guard failure.mayPass, order.stored == nil, attempt < max(order.source.attempts, ticket.terms.attempts),
                     let wait = failures.wait(for: order.key), let pause = inlinePause(wait)
                 else { throw failure }
                 attempt += 1
@@ -64,33 +66,63 @@ extension TileCache {
         return tile
     }
 
-    /// Sends a request when its host has a slot free, and notes what became of it.
+    /// What became of a request at one host.
+    private enum Hop {
+        case tile(CachedTile)
+        /// The host sent it to another one, after so many redirections in all.
+        case elsewhere(HTTPRequest, redirects: Int)
+    }
+
+    /// Sends a request, and on to where it is redirected: at each host by that host's terms, limits and failures.
     private func send(_ request: HTTPRequest, _ order: FetchOrder, _ ticket: FetchTicket) async throws -> CachedTile {
-        let host = Self.host(of: request)
-        try checkTerms(request, order)
-        // Nobody stands in line for a host that is left alone.
-        if let wait = failures.wait(forHost: host) {
-            throw FetchFailure(wait, key: order.key, now: clock.ticks())
-        }
-        return try await gate.withSlot(host, ticket) {
-            // Closing cancels one fetch after another, and the slot of one may go to the next before its turn.
-            if flights.isClosed { throw CancellationError() }
-            // Those before this one in the line may have failed meanwhile.
-            let pass = failures.ask(host: host)
-            if case .wait(let wait) = pass { throw FetchFailure(wait, key: order.key, now: clock.ticks()) }
-            do {
-                let fetched = try await exchange(request, order, host)
-                failures.succeeded(order.key, host: host)
-                return fetched
-            } catch let failure as FetchFailure {
-                failures.failed(
-                    order.key, host: host, setback: failure.setback, blamesHost: failure.blamesHost,
-                    retryAfter: failure.retryAfter)
-                throw failure
-            } catch {
-                if pass == .go(isProbe: true) { failures.abandoned(host: host) }
-                throw error
+        let first = Self.host(of: request)
+        var request = request
+        var redirects = 0
+        while true {
+            let host = Self.host(of: request)
+            try checkTerms(request, order, ticket)
+            // Nobody stands in line for a host that is left alone.
+            if let wait = failures.wait(forHost: host) {
+                throw FetchFailure(wait, key: order.key, now: clock.ticks())
             }
+            let (asked, before) = (request, redirects)
+            let hop = try await gate.withSlot(host, ticket) {
+                try await visit(host, from: first, asked, before, order, ticket)
+            }
+            switch hop {
+            case .tile(let tile): return tile
+            case .elsewhere(let next, let count): (request, redirects) = (next, count)
+            }
+        }
+    }
+
+    /// Asks a host in whose slot it runs, and notes what became of it.
+    ///
+    /// - Parameter first: The host that was asked first: another one than `host` after a redirect.
+    private func visit(
+        _ host: String, from first: String, _ request: HTTPRequest, _ redirects: Int, _ order: FetchOrder, _ ticket: FetchTicket
+    ) async throws -> Hop {
+        // Closing cancels one fetch after another, and the slot of one may go to the next before its turn.
+        if flights.isClosed { throw CancellationError() }
+        // Those before this one in the line may have failed meanwhile.
+        let pass = failures.ask(host: host)
+        if case .wait(let wait) = pass { throw FetchFailure(wait, key: order.key, now: clock.ticks()) }
+        let sentAt = clock.ticks()
+        do {
+            let hop = try await exchange(request, redirects, order, host, from: first, ticket)
+            switch hop {
+            case .tile: failures.succeeded(order.key, host: host)
+            case .elsewhere: failures.answered(host: host)
+            }
+            return hop
+        } catch let failure as FetchFailure {
+            failures.failed(
+                order.key, host: host, setback: failure.setback, blame: failure.blame, sentAt: sentAt,
+                retryAfter: failure.retryAfter)
+            throw failure
+        } catch {
+            if pass == .go(isProbe: true) { failures.abandoned(host: host) }
+            throw error
         }
     }
 
@@ -99,6 +131,11 @@ extension TileCache {
     /// Without this look, an asker that is delayed between looking and asking would send a request of its own.
     private func landedMeanwhile(_ order: FetchOrder) async throws -> CachedTile? {
         guard order.mode == .standard || order.mode == .cacheThenServer else { return nil }
+        if let held = held.tile(order.key),
+            case .serve(let reason) = LoadDecision.first(order.mode, CacheState(held.entry, now: clock.now()))
+        {
+            return CachedTile(held, origin: reason.map { .stale($0) } ?? .memory)
+        }
         do {
             guard let entry = try store.entry(for: order.key),
                 case .serve = LoadDecision.first(order.mode, CacheState(entry, now: clock.now())),
@@ -139,15 +176,7 @@ extension TileCache {
         var request = HTTPRequest(
             method: .get, scheme: place.scheme.rawValue, authority: place.authority, path: place.path,
             headerFields: fields)
-        if let prepare = order.source.prepare {
-            do { try await prepare(&request, order.key) } catch {
-                if Task.isCancelled { throw CancellationError() }
-                throw FetchFailure(
-                    error: TileCacheError(
-                        .hookFailed, "\(order.key): the source's request hook failed", key: order.key, cause: error),
-                    setback: .unreachable)
-            }
-        }
+        if let prepare = order.source.prepare { try await self.prepare(&request, order, prepare) }
         request.method = .get
         for name in HTTPField.Name.ownedByCache { request.headerFields[name] = nil }
         // That a tile was absent is nothing to ask about: a 304 could only be about an error page's validators.
@@ -157,18 +186,45 @@ extension TileCache {
         return request
     }
 
-    /// Sends a request and follows where it is sent.
-    private func exchange(_ request: HTTPRequest, _ order: FetchOrder, _ host: String) async throws -> CachedTile {
-        var request = request
-        for _ in 0...Redirect.most {
+    /// Has the source's hook change the request, for as long as a request may take.
+    private func prepare(
+        _ request: inout HTTPRequest, _ order: FetchOrder, _ hook: @escaping TileSource.RequestHook
+    ) async throws {
+        do {
+            if order.source.prepareNeverSuspends {
+                try await hook(&request, order.key)
+            } else {
+                let (plain, key) = (request, order.key)
+                request = try await withDeadline(order.source.timeout, clock) {
+                    var request = plain
+                    try await hook(&request, key)
+                    return request
+                }
+            }
+        } catch {
+            if Task.isCancelled { throw CancellationError() }
+            let what = error is DeadlineError ? "did not return within \(order.source.timeout)" : "failed"
+            throw FetchFailure(
+                error: TileCacheError(
+                    .hookFailed, "\(order.key): the source's request hook \(what)", key: order.key, cause: error),
+                setback: .unreachable)
+        }
+    }
+
+    /// Sends a request, and follows where it is sent as long as that is the same host.
+    private func exchange(
+        _ request: HTTPRequest, _ redirects: Int, _ order: FetchOrder, _ host: String, from first: String,
+        _ ticket: FetchTicket
+    ) async throws -> Hop {
+        var (request, redirects) = (request, redirects)
+        while true {
             let requestedAt = clock.now()
             let answer: TransportResponse
             do throws(TransportError) {
                 var outgoing = TransportRequest(
-                    head: request, bodyLimit: order.source.bodyLimit, timeout: order.source.timeout)
-                if Self.host(of: request) != host {
-                    outgoing.redirect = RedirectOrigin(authority: host, source: order.source.name)
-                }
+                    head: request, bodyLimit: order.source.bodyLimit,
+                    timeout: max(order.source.timeout, ticket.terms.timeout))
+                if host != first { outgoing.redirect = RedirectOrigin(authority: first, source: order.source.name) }
                 answer = try await transport.send(outgoing)
             } catch {
                 // Whatever the transport makes of being cancelled, it says nothing about the host.
@@ -176,21 +232,32 @@ extension TileCache {
                 throw FetchFailure(error, key: order.key, host: host)
             }
             guard Redirect.isOne(answer.head.status.code) else {
-                return try await settle(answer, request, order, host, requestedAt)
+                if let tile = try await settle(answer, request, order, host, requestedAt) { return .tile(tile) }
+                // A 304 about something else than what is stored: only the whole tile helps.
+                request.headerFields[.ifNoneMatch] = nil
+                request.headerFields[.ifModifiedSince] = nil
+                continue
             }
+            guard redirects < Redirect.most else {
+                throw FetchFailure(
+                    .badRedirect, "\(host) redirected more than \(Redirect.most) times", key: order.key)
+            }
+            redirects += 1
             switch Redirect.next(answer.head, to: request, harmless: HTTPField.Name.harmless) {
             case .follow(let next):
-                try checkTerms(next, order)
+                // Another host has limits, terms and failures of its own.
+                guard Self.host(of: next) == host else { return .elsewhere(next, redirects: redirects) }
                 request = next
             case .refuse(let why): throw FetchFailure(.badRedirect, "\(host) sent \(why)", key: order.key)
             }
         }
-        throw FetchFailure(.badRedirect, "\(host) redirected more than \(Redirect.most) times", key: order.key)
     }
 
     /// Keeps downloads away from hosts that forbid them, whether a hook or a redirection leads there.
-    private func checkTerms(_ request: HTTPRequest, _ order: FetchOrder) throws {
-        guard order.isBulk else { return }
+    ///
+    /// A tile that somebody looks at may be asked for, also where a download had asked for it first.
+    private func checkTerms(_ request: HTTPRequest, _ order: FetchOrder, _ ticket: FetchTicket) throws {
+        guard order.isBulk, ticket.terms.isBulk else { return }
         let allowed = configuration.bulkAllowedHosts
         if let error = BulkPolicy.objection(toHost: Self.host(of: request), allowed: allowed) {
             throw FetchFailure(error: error, setback: .refused)
@@ -199,10 +266,11 @@ extension TileCache {
 
     // MARK: The answer
 
+    /// The tile that an answer brings or confirms; `nil` for a 304 that confirms something else.
     private func settle(
         _ answer: TransportResponse, _ request: HTTPRequest, _ order: FetchOrder, _ host: String,
         _ requestedAt: Timestamp
-    ) async throws -> CachedTile {
+    ) async throws -> CachedTile? {
         let receivedAt = clock.now()
         let status = answer.head.status.code
         switch status {
@@ -213,9 +281,9 @@ extension TileCache {
             return try await confirm(stored, answer, request, order, host, requestedAt, receivedAt)
         case 200, 203:
             try check(answer, order, host)
-            return try await keep(answer.body, answer, request, order, requestedAt, receivedAt)
+            return try await keep(answer.body, answer, request, order, host, requestedAt, receivedAt)
         case 204, 404, 410:
-            return try await keep(nil, answer, request, order, requestedAt, receivedAt)
+            return try await keep(nil, answer, request, order, host, requestedAt, receivedAt)
         default:
             throw FetchFailure(
                 status: status, key: order.key, host: host,
@@ -246,7 +314,7 @@ extension TileCache {
 
     private var kind: CacheKind { configuration.isShared ? .shared : .private }
 
-    private func policy(_ source: TileSource) -> CachePolicy {
+    func policy(_ source: TileSource) -> CachePolicy {
         let rules = source.lifetimes
         return CachePolicy(
             kind: kind, defaultLifetime: Int(clamping: rules.unstated.components.seconds),
@@ -256,35 +324,52 @@ extension TileCache {
 
     /// Stores an answer, if it may be stored, and returns it whether or not that worked.
     private func keep(
-        _ body: Data?, _ answer: TransportResponse, _ request: HTTPRequest, _ order: FetchOrder,
+        _ body: Data?, _ answer: TransportResponse, _ request: HTTPRequest, _ order: FetchOrder, _ host: String,
         _ requestedAt: Timestamp, _ receivedAt: Timestamp
     ) async throws -> CachedTile {
         let outcome = ResponseRecord.metadata(
             answer.head, to: request, policy: policy(order.source), rules: order.source.lifetimes,
             requestedAt: requestedAt, receivedAt: receivedAt)
         let fetched = CachedTile(key: order.key, data: body, outcome.metadata, origin: .network)
-        guard order.isStored, outcome.mayBeStored else { return fetched }
+        reportClock(outcome, order, host)
+        guard order.isStored else { return fetched }
+        guard outcome.mayBeStored else {
+            held.remove(order.key)
+            return fetched
+        }
         let store = self.store
         do {
-            _ = try await pool.run { try store.put(body, for: order.key, metadata: outcome.metadata) }
+            let put = try await pool.run { try store.put(body, for: order.key, metadata: outcome.metadata) }
+            if put == .largerThanCapacity {
+                throw StoreError(
+                    .invalidValue,
+                    "\(order.key) has \(body?.count ?? 0) bytes, more than the cache's whole capacity; raise it")
+            }
+            held.remove(order.key)
         } catch {
+            held.hold(body, order.key, outcome.metadata)
             configuration.onEvent?(.notStored(order.key, error))
         }
         return fetched
     }
 
-    /// The server says that what is stored still holds.
+    /// Reports a server whose clock is ahead of this machine's.
+    private func reportClock(_ outcome: ResponseRecord.Outcome, _ order: FetchOrder, _ host: String) {
+        guard outcome.dateAhead > 60, let report = configuration.onEvent else { return }
+        guard failures.reportsClock(of: host) else { return }
+        report(.dateInFuture(order.key, host: host, seconds: outcome.dateAhead))
+    }
+
+    /// The server says that what is stored still holds; `nil` if it confirms something else.
     private func confirm(
         _ stored: StoredTile, _ answer: TransportResponse, _ request: HTTPRequest, _ order: FetchOrder,
         _ host: String, _ requestedAt: Timestamp, _ receivedAt: Timestamp
-    ) async throws -> CachedTile {
+    ) async throws -> CachedTile? {
         let outcome = ResponseRecord.refreshed(
             stored.entry.metadata, by: answer.head, to: request, policy: policy(order.source),
             rules: order.source.lifetimes, requestedAt: requestedAt, receivedAt: receivedAt)
-        guard let outcome else {
-            // It confirms something else than what is here: only the whole tile helps.
-            return try await fetchAnew(request, order, host)
-        }
+        guard let outcome else { return nil }
+        reportClock(outcome, order, host)
         let metadata = outcome.metadata
         let confirmed = CachedTile(key: order.key, data: stored.data, metadata, origin: .revalidated)
         let store = self.store
@@ -296,27 +381,22 @@ extension TileCache {
                     _ = try store.remove([order.key], includingPinned: true)
                     return nil
                 }
-                if try store.refresh(order.key, from: version, metadata: metadata) { return nil }
-                if let current = try store.read(order.key) { return current }
+                if !order.isHeld {
+                    if try store.refresh(order.key, from: version, metadata: metadata) { return nil }
+                    if let current = try store.read(order.key) { return current }
+                }
                 // Evicted or removed meanwhile; its bytes are still at hand, and good.
                 try store.put(stored.data, for: order.key, metadata: metadata)
                 return nil
             }
+            held.remove(order.key)
             // Somebody stored another tile since: that one counts.
             if let current { return CachedTile(current, origin: .revalidated) }
         } catch {
+            if outcome.mayBeStored { held.hold(stored.data, order.key, metadata) }
             configuration.onEvent?(.notStored(order.key, error))
         }
         return confirmed
-    }
-
-    private func fetchAnew(_ request: HTTPRequest, _ order: FetchOrder, _ host: String) async throws -> CachedTile {
-        var plain = request
-        plain.headerFields[.ifNoneMatch] = nil
-        plain.headerFields[.ifModifiedSince] = nil
-        var order = order
-        order.stored = nil
-        return try await exchange(plain, order, host)
     }
 }
 

@@ -10,6 +10,8 @@ struct CacheState: Hashable, Sendable {
     var mustRevalidate = false
     var staleWhileRevalidate: Int64 = 0
     var staleIfError: Int64 = 0
+    /// Whether the server has said so itself, be it 0; read from the header only when a fetch has failed.
+    var statesStaleIfError = false
     var isPinned = false
 
     init(_ entry: TileEntry, now: Timestamp) {
@@ -82,7 +84,8 @@ enum LoadDecision: Hashable, Sendable {
         case .refused:
             // The server's own word counts, where it has given one.
             let stated = state.staleIfError
-            let allowed = stated > 0 ? stated : lifetimes.staleOnError.components.seconds
+            let isStated = stated > 0 || state.statesStaleIfError
+            let allowed = isStated ? stated : lifetimes.staleOnError.components.seconds
             // Of what was stored in the future nobody knows how stale it is.
             return !state.isFromTheFuture && state.staleFor < allowed ? .serve(.error) : .nothing
         }

@@ -48,6 +48,7 @@ extension TileCache {
             stored = nil
         }
         guard let stored else {
+            if let held = held.tile(key) { return try await tile(source, key, held, mode, priority, isHeld: true) }
             return mode == .cacheOnly ? nil : try await ask(source, key, nil, mode, priority)
         }
         // The common case, decided without a copy of anything.
@@ -55,20 +56,25 @@ extension TileCache {
         if mode == .standard, !metadata.isStale(at: clock.now()), !metadata.response.noCache {
             return CachedTile(stored, origin: stored.origin == .memory ? .memory : .disk)
         }
-        return try await tile(source, key, stored, mode, priority)
+        // What came since and could not be stored is the newer one.
+        if let held = held.tile(key), held.entry.metadata.storedAt >= metadata.storedAt {
+            return try await tile(source, key, held, mode, priority, isHeld: true)
+        }
+        return try await tile(source, key, stored, mode, priority, isHeld: false)
     }
 
     private func tile(
-        _ source: TileSource, _ key: TileKey, _ stored: StoredTile, _ mode: LoadMode, _ priority: FetchPriority
+        _ source: TileSource, _ key: TileKey, _ stored: StoredTile, _ mode: LoadMode, _ priority: FetchPriority,
+        isHeld: Bool
     ) async throws -> CachedTile? {
         switch LoadDecision.first(mode, CacheState(stored.entry, now: clock.now())) {
         case .serve(let reason):
             return CachedTile(stored, origin: reason.map { .stale($0) } ?? origin(of: stored))
         case .serveAndRefresh:
-            refreshInBackground(source, key, stored)
+            refreshInBackground(source, key, stored, isHeld: isHeld)
             return CachedTile(stored, origin: .stale(.whileRevalidating))
         case .ask:
-            return try await ask(source, key, stored, mode, priority)
+            return try await ask(source, key, stored, mode, priority, isHeld: isHeld)
         case .nothing:
             return nil
         }
@@ -89,16 +95,22 @@ extension TileCache {
 
     /// Asks the server; falls back on what is stored where the rules allow it.
     private func ask(
-        _ source: TileSource, _ key: TileKey, _ stored: StoredTile?, _ mode: LoadMode, _ priority: FetchPriority
+        _ source: TileSource, _ key: TileKey, _ stored: StoredTile?, _ mode: LoadMode, _ priority: FetchPriority,
+        isHeld: Bool = false
     ) async throws -> CachedTile {
         let flight = FlightKey(key: key, isStored: mode != .serverOnly)
+        // Where a download has asked already, it goes on by these terms.
+        let terms = FetchTerms(attempts: source.attempts, timeout: source.timeout, isBulk: false)
         do {
-            return try await flights.value(for: flight, priority: priority) { ticket in
-                try await self.fetch(FetchOrder(source: source, key: key, stored: stored, mode: mode), ticket)
+            return try await flights.value(for: flight, priority: priority, terms: terms) { ticket in
+                let order = FetchOrder(source: source, key: key, stored: stored, mode: mode, isHeld: isHeld)
+                return try await self.fetch(order, ticket)
             }
         } catch let failure as FetchFailure {
             guard let stored else { throw failure.error }
-            let state = CacheState(stored.entry, now: clock.now())
+            var state = CacheState(stored.entry, now: clock.now())
+            state.statesStaleIfError = ResponseRecord.statesStaleIfError(
+                stored.entry.metadata, policy: policy(source))
             let decision = LoadDecision.afterSetback(
                 failure.setback, mode, state, source.lifetimes, source.offlineUse)
             guard case .serve(let reason) = decision else { throw failure.error }
@@ -111,13 +123,13 @@ extension TileCache {
     }
 
     /// Asks the server whether a stale tile still holds, while the stale one is being served.
-    func refreshInBackground(_ source: TileSource, _ key: TileKey, _ stored: StoredTile) {
+    func refreshInBackground(_ source: TileSource, _ key: TileKey, _ stored: StoredTile, isHeld: Bool = false) {
         // A refresh that failed is not tried, and not reported, again with every tile that is served meanwhile.
         guard failures.wait(for: key) == nil else { return }
         let flight = FlightKey(key: key, isStored: true)
         flights.start(flight, priority: .refresh) { ticket in
             do {
-                let order = FetchOrder(source: source, key: key, stored: stored, mode: .standard)
+                let order = FetchOrder(source: source, key: key, stored: stored, mode: .standard, isHeld: isHeld)
                 return try await self.fetch(order, ticket)
             } catch {
                 let told = (error as? FetchFailure)?.error ?? error

@@ -10,7 +10,7 @@ public struct TileSource: Sendable {
     /// Changes a request before it is sent: other host, other query, more header fields.
     ///
     /// Called once for each request that is sent, never for a tile that the cache can serve. What it throws is the
-    /// tile's error.
+    /// tile's error. It may take as long as ``timeout`` says, and is cancelled then; the request has as long again.
     public typealias RequestHook = @Sendable (_ request: inout HTTPRequest, _ key: TileKey) async throws -> Void
 
     /// Its name in the cache.
@@ -34,6 +34,8 @@ public struct TileSource: Sendable {
     public var headers = HTTPFields()
     /// The hook for what differs from request to request.
     public var prepare: RequestHook?
+    /// Whether ``prepare`` is known to return at once, so that nothing needs to watch over its time.
+    package var prepareNeverSuspends = false
     /// Lifetimes where the server leaves them open.
     public var lifetimes = LifetimeRules()
     /// What holds when the server cannot be asked.

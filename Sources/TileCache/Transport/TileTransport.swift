@@ -27,10 +27,20 @@ public import Foundation
 /// - ``TransportRequest/timeout`` is for the whole exchange, last body byte included.
 /// - Cancelling the task closes the exchange and throws ``TransportError/Code/cancelled``.
 public protocol TileTransport: Sendable {
+    /// How many requests to one host it carries at once; `nil` if it does not limit them.
+    ///
+    /// The cache sends no more than that: a request that waits inside the transport spends its own time there.
+    var requestsPerHost: Int? { get }
+
     /// Sends a request and waits for the whole answer.
     ///
     /// - Throws: ``TransportError``.
     func send(_ request: TransportRequest) async throws(TransportError) -> TransportResponse
+}
+
+extension TileTransport {
+    /// No limit of its own.
+    public var requestsPerHost: Int? { nil }
 }
 
 /// A request to send: always without a body.

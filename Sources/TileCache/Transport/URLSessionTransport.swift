@@ -22,6 +22,8 @@ import FoundationNetworking
 /// - **Foundation ends the process** if a connection closes within a head, or if trailer fields follow a chunked body.
 ///   So on Linux it is for servers that you trust.
 public final class URLSessionTransport: TileTransport {
+    /// How many HTTP/1.1 connections one host gets.
+    public let requestsPerHost: Int?
     private let session: URLSession
     private let exchanges: URLSessionExchanges
 
@@ -40,6 +42,7 @@ public final class URLSessionTransport: TileTransport {
         configuration.httpCookieAcceptPolicy = .never
         configuration.urlCredentialStorage = nil
         configuration.httpMaximumConnectionsPerHost = max(1, connectionsPerHost)
+        requestsPerHost = max(1, connectionsPerHost)
         exchanges = URLSessionExchanges(headLimit: headLimit)
         session = URLSession(configuration: configuration, delegate: exchanges, delegateQueue: nil)
     }

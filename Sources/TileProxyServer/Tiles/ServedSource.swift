@@ -48,6 +48,7 @@ package final class ServedSource: Sendable {
             configuration = given
             tiles = try given.source(or: fail)
             tiles.prepare = { request, key in request.headerFields[.tileKey] = key.description }
+            tiles.prepareNeverSuspends = true
             description = MapDescription()
             warnings =
                 given.missingFolder.map {

@@ -54,6 +54,10 @@ package final class TileService: Sendable {
             case .refreshFailed(let key, let error):
                 statistics.countRefreshFailure()
                 logger.info("a refresh failed", metadata: ["key": "\(key)", "error": "\(error)"])
+            case .dateInFuture(let key, let host, let seconds):
+                logger.warning(
+                    "a server's Date lies in the future: check its clock and this machine's",
+                    metadata: ["key": "\(key)", "host": "\(host)", "seconds": "\(seconds)"])
             }
         }
         cache = TileCache(store: store, transport: transport, configuration: settings, clock: clock)

@@ -100,6 +100,8 @@ struct ServerOptions: ParsableArguments {
     func open(_ argument: CacheArgument, createIfMissing: Bool) throws -> Fetcher {
         var configuration = TileCacheConfiguration()
         configuration.requestsPerHost = concurrency
+        // Nobody looks at a map here: all requests are the download's.
+        configuration.requestsForVisible = 0
         configuration.userAgent = userAgent ?? "tilegc/\(LibraryVersion.text) swift-tile-cache"
         configuration.bulkAllowedHosts = Set(allowBulk.map { $0.lowercased() })
         var transport = AsyncHTTPClientTransport.Configuration()

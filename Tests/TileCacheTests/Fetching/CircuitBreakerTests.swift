@@ -31,7 +31,7 @@ struct CircuitBreakerTests {
         #expect(breaker.ask(at: 10 * second) == .wait(until: 11 * second))
         #expect(breaker.ask(at: 11 * second - 1) == .wait(until: 11 * second))
         #expect(breaker.ask(at: 11 * second) == .probe)
-        #expect(breaker.ask(at: 11 * second) == .wait(until: 11 * second + CircuitBreaker.probeTimeout))
+        #expect(breaker.ask(at: 11 * second) == .wait(until: 11 * second + CircuitBreaker.probeRecheck))
         breaker.succeeded()
         #expect(breaker.ask(at: 11 * second) == .go)
     }

@@ -16,7 +16,8 @@ struct FailureLogTests {
     }
 
     private func fail(_ number: Int, host: String = "a", blamesHost: Bool = false, retryAfter: Duration? = nil) throws {
-        log.failed(try key(number), host: host, setback: .refused, blamesHost: blamesHost, retryAfter: retryAfter)
+        log.failed(
+            try key(number), host: host, setback: .refused, blame: blamesHost ? .host : .none, retryAfter: retryAfter)
     }
 
     @Test func aTileIsLeftAloneForLongerEachTime() throws {

@@ -28,8 +28,11 @@ struct BadDiskTests {
         }
         #expect(try key == lab.key() && (error as? StoreError)?.code == .diskFull)
         lab.files.fail(nil)
+        lab.clock.advance(seconds: 100)
+        lab.transport.answer(.answer(200, [.cacheControl: "max-age=60", .eTag: "\"a\""]))
         #expect(try await lab.load()?.origin == .network)
         #expect(try await lab.load()?.origin.isCached == true)
+        #expect(lab.cache.held.count == 0)
         // The same for what a 304 brings.
         lab.clock.advance(seconds: 100)
         lab.transport.answer(.answer(304))

@@ -1,0 +1,100 @@
+import TileStore
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Tiles that were fetched and could not be stored, kept in memory for a while: a full disk must not make every look a
+/// request.
+///
+/// Bounded: at most 16 MiB, 4,096 tiles and five minutes each; the oldest go first.
+final class HeldTiles: Sendable {
+    private struct Held {
+        var tile: StoredTile
+        var number: UInt64
+        var until: UInt64
+        var bytes: Int
+    }
+
+    private struct State {
+        var tiles: [TileKey: Held] = [:]
+        /// The order in which they came; one that is no longer in `tiles` under its number is passed over.
+        var line = Queue<(key: TileKey, number: UInt64)>()
+        var last: UInt64 = 0
+        var bytes = 0
+
+        mutating func remove(_ key: TileKey) {
+            if let held = tiles.removeValue(forKey: key) { bytes -= held.bytes }
+            if tiles.isEmpty { line = Queue() }
+        }
+
+        /// Drops what has been replaced or removed since.
+        mutating func shortenLine() {
+            var shorter = Queue<(key: TileKey, number: UInt64)>()
+            while let next = line.popFirst() {
+                if tiles[next.key]?.number == next.number { shorter.append(next) }
+            }
+            line = shorter
+        }
+    }
+
+    static let mostBytes = 16 << 20
+    static let mostTiles = 4096
+    /// What a tile counts besides its bytes.
+    private static let overhead = 512
+    private static let nanoseconds: UInt64 = 300_000_000_000
+
+    private let state = Locked(State())
+    private let clock: CacheClock
+
+    init(clock: CacheClock) { self.clock = clock }
+
+    /// How many there are.
+    var count: Int { state.withLock { $0.tiles.count } }
+    /// How many bytes they take.
+    var bytes: Int { state.withLock { $0.bytes } }
+
+    /// A tile that could not be stored.
+    func tile(_ key: TileKey) -> StoredTile? {
+        let found = state.withLock { $0.tiles.isEmpty ? nil : $0.tiles[key] }
+        guard let found else { return nil }
+        guard clock.ticks() < found.until else {
+            state.withLock { if $0.tiles[key]?.number == found.number { $0.remove(key) } }
+            return nil
+        }
+        return found.tile
+    }
+
+    /// Keeps a tile in place of any other under its key.
+    func hold(_ data: Data?, _ key: TileKey, _ metadata: TileMetadata) {
+        let size = data?.count ?? 0
+        let bytes = size + Self.overhead
+        let entry = TileEntry(
+            key: key, blob: data?.withUnsafeBytes { BlobDigest(hashing: $0) }, size: size, metadata: metadata,
+            lastUsed: metadata.storedAt, recency: 0, isPinned: false)
+        let tile = StoredTile(entry: entry, data: data, origin: .memory)
+        let until = clock.ticks() &+ Self.nanoseconds
+        state.withLock { state in
+            state.remove(key)
+            // One large tile must not push all others out.
+            guard bytes <= Self.mostBytes / 4 else { return }
+            while state.bytes + bytes > Self.mostBytes || state.tiles.count >= Self.mostTiles,
+                let oldest = state.line.popFirst()
+            {
+                if state.tiles[oldest.key]?.number == oldest.number { state.remove(oldest.key) }
+            }
+            state.last += 1
+            state.tiles[key] = Held(tile: tile, number: state.last, until: until, bytes: bytes)
+            state.bytes += bytes
+            state.line.append((key, state.last))
+            if state.line.count > 2 * Self.mostTiles { state.shortenLine() }
+        }
+    }
+
+    /// Forgets a tile: it is stored now, or must not be kept.
+    func remove(_ key: TileKey) {
+        state.withLock { if !$0.tiles.isEmpty { $0.remove(key) } }
+    }
+}
