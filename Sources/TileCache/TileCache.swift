@@ -36,6 +36,7 @@ public final class TileCache: Sendable {
     let drawing: BlockingPool
     let magnifications: SingleFlight<MagnificationKey, Data>
     let userAgent: String
+    let downloads = DownloadRegistry()
 
     /// Opens the cache in a folder; makes it if it is missing.
     ///
@@ -84,8 +85,11 @@ public final class TileCache: Sendable {
 
     /// Gives up what is under way and closes the store.
     ///
-    /// Blocks. Those who wait for tiles get an error; later calls throw.
+    /// Blocks. Downloads end, paused ones too; what they have not settled stays pending. Those who wait for tiles get an
+    /// error with ``TileCacheError/Code/closed`` at once; later calls throw.
     public func close() throws {
+        // Before the flights: their end must not look like a failure of the tiles.
+        downloads.close()
         flights.close()
         magnifications.close()
         drawing.close()
@@ -93,6 +97,9 @@ public final class TileCache: Sendable {
         localPool.close()
         try store.close()
     }
+
+    /// Whether it has been closed.
+    var isClosed: Bool { flights.isClosed }
 
     /// The time of day by the cache's own clock.
     package func now() -> Timestamp { clock.now() }

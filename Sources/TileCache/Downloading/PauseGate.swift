@@ -9,7 +9,16 @@ final class PauseGate: Sendable {
     }
     private let state = Locked(State())
 
-    func close() { state.withLock { $0.isClosed = true } }
+    /// Closes it.
+    ///
+    /// - Returns: Whether it was open.
+    @discardableResult
+    func close() -> Bool {
+        state.withLock { state in
+            defer { state.isClosed = true }
+            return !state.isClosed
+        }
+    }
 
     func open() {
         let waiting = state.withLock { state -> [CheckedContinuation<Void, Never>] in

@@ -50,9 +50,9 @@ extension TileCache {
     ///   - center: The tile in the middle of what somebody looks at.
     ///   - plan: What is wanted around it.
     ///   - byteBudget: It stops when so many bytes have come.
-    ///   - requestBudget: It stops when so many requests have been sent.
-    /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/forbidden`` if the host's terms forbid it; ``StoreError`` if
-    ///   the source's format is none.
+    ///   - requestBudget: It stops when so many requests have been sent, those that failed included.
+    /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/forbidden`` if the host's terms forbid it, with
+    ///   ``TileCacheError/Code/invalidOptions`` for a negative budget; ``StoreError`` if the source's format is none.
     public func prefetch(
         _ source: TileSource, around center: TileAddress, plan: PrefetchPlan = PrefetchPlan(),
         byteBudget: Int = 4 << 20, requestBudget: Int = 100
@@ -65,9 +65,13 @@ extension TileCache {
         var options = DownloadOptions()
         options.concurrency = 2
         options.attempts = 1
+        // It is of use soon or not at all.
+        options.patience = .seconds(60)
         options.byteBudget = byteBudget
         options.requestBudget = requestBudget
-        return TileDownload(self, source, keys.makeIterator(), total: keys.count, options)
+        try options.check()
+        try checkOpen()
+        return TileDownload(self, source, .listed(keys[...]), total: keys.count, options)
     }
 
     /// Refreshes stale tiles of a source, those first that have been stale longest.
@@ -79,11 +83,13 @@ extension TileCache {
     ///   - limit: At most so many tiles.
     ///   - selection: Which of the source's stale tiles; all if left out.
     ///   - options: How to go about it.
-    /// - Throws: ``StoreError``.
+    /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/invalidOptions``; ``StoreError``.
     public func refreshStale(
         _ source: TileSource, limit: Int = 500, where selection: EntrySelection = EntrySelection(),
         options: DownloadOptions = .refreshing
     ) async throws -> TileDownload {
+        try options.check()
+        try checkOpen()
         var selection = selection
         selection.source = source.name
         selection.stale = true
@@ -100,28 +106,15 @@ extension TileCache {
         var options = options
         // These are tiles that somebody has looked at before.
         options.isBulk = false
-        return TileDownload(self, source, keys.makeIterator(), total: keys.count, options)
+        return TileDownload(self, source, .listed(keys[...]), total: keys.count, options)
     }
 
     /// Refuses to download from servers whose terms forbid it, and from what is no server.
     func checkBulk(_ source: TileSource) throws {
-        guard source.template.scheme != .file else {
-            throw TileCacheError(
-                .invalidRegion, "source \(source.name) reads local files: they are there, and need no download")
-        }
-        for host in source.template.hosts {
-            if let error = BulkPolicy.objection(toHost: host, allowed: configuration.bulkAllowedHosts) { throw error }
-        }
+        try Self.checkBulk(source, allowed: configuration.bulkAllowedHosts)
     }
-}
 
-extension DownloadOptions {
-    /// For refreshing in idle time: after everything else, and without insisting.
-    public static let refreshing: DownloadOptions = {
-        var options = DownloadOptions()
-        options.priority = .refresh
-        options.concurrency = 2
-        options.attempts = 1
-        return options
-    }()
+    private func checkOpen() throws {
+        if isClosed { throw TileCacheError.closed }
+    }
 }

@@ -49,27 +49,53 @@ extension TileCache {
     ///   - coverage: Which tiles; see ``TileSource/coverage(_:zooms:scale:)``.
     ///   - name: The region's name in the cache; `nil` for one that eviction may take.
     ///   - options: How to go about it.
-    /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/forbidden`` if the host's terms forbid it, or
-    ///   ``TileCacheError/Code/invalidRegion`` if it cannot be pinned; ``StoreError``.
+    /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/forbidden`` if the host's terms forbid it, with
+    ///   ``TileCacheError/Code/invalidRegion`` if it cannot be pinned, with ``TileCacheError/Code/invalidOptions`` for
+    ///   options that make no sense; ``StoreError``.
     public func download(
         _ source: TileSource, _ coverage: TileCoverage, named name: String? = nil,
         options: DownloadOptions = DownloadOptions()
     ) async throws -> TileDownload {
-        try checkBulk(source)
-        if let name {
-            let region: PinnedRegion
-            do {
-                let spans = try coverage.spans()
-                region = try PinnedRegion(
-                    name: name, source: source.name, spans: spans, box: boundingBox(coverage.shape, spans))
-            } catch let error as StoreError {
-                throw TileCacheError(.invalidRegion, error.message, cause: error)
-            }
+        if isClosed { throw TileCacheError.closed }
+        let region = try Self.checkDownload(
+            source, coverage, named: name, options: options, bulkAllowedHosts: configuration.bulkAllowedHosts)
+        if let region {
             let store = self.store
             try await pool.run { try store.pin(region) }
         }
         let keys = KeyIterator(source: source.name, tiles: coverage.tiles().makeIterator())
-        return TileDownload(self, source, keys, total: coverage.tileCount, options)
+        return TileDownload(self, source, .covered(keys), total: coverage.tileCount, options, isRegion: true)
+    }
+
+    /// Refuses a download that cannot begin, before a cache is touched or a server asked.
+    ///
+    /// - Returns: The region to pin, if it has a name.
+    /// - Throws: As ``download(_:_:named:options:)``.
+    package static func checkDownload(
+        _ source: TileSource, _ coverage: TileCoverage, named name: String?, options: DownloadOptions,
+        bulkAllowedHosts: Set<String>
+    ) throws -> PinnedRegion? {
+        try checkBulk(source, allowed: bulkAllowedHosts)
+        try options.check()
+        guard let name else { return nil }
+        do {
+            let spans = try coverage.spans()
+            return try PinnedRegion(
+                name: name, source: source.name, spans: spans, box: boundingBox(coverage.shape, spans))
+        } catch let error as StoreError {
+            throw TileCacheError(.invalidRegion, error.message, cause: error)
+        }
+    }
+
+    /// Refuses to download from servers whose terms forbid it, and from what is no server.
+    static func checkBulk(_ source: TileSource, allowed: Set<String>) throws {
+        guard source.template.scheme != .file else {
+            throw TileCacheError(
+                .invalidRegion, "source \(source.name) reads local files: they are there, and need no download")
+        }
+        for host in source.template.hosts {
+            if let error = BulkPolicy.objection(toHost: host, allowed: allowed) { throw error }
+        }
     }
 
     /// Estimates the size of a region from a few tiles drawn at random, which are fetched unless they are there.

@@ -5,51 +5,115 @@ import TileStore
 /// It runs by itself from the moment it is made, and goes on if nobody watches. What is settled is in the cache at
 /// once: a process that dies loses nothing, and the same download started again asks only for what is missing or stale.
 /// Tiles are replaced one by one, so a reader never meets a gap.
+///
+/// While the server is away it waits, for ``DownloadOptions/patience`` at most. Closing the cache ends it; what is pending
+/// then stays pending.
 public final class TileDownload: Sendable {
-    private struct State {
+    /// A tile to try, again or for the first time.
+    struct Job: Sendable {
+        let key: TileKey
+        /// Tries that count against it.
+        var tries = 0
+        /// How many answers the server had given when it was tried last; `nil` before the first try.
+        var answers: Int?
+    }
+
+    struct State {
         var report: DownloadReport
         var watchers: [UInt64: AsyncStream<DownloadProgress>.Continuation] = [:]
         var lastWatcher: UInt64 = 0
         /// When watchers were last told.
         var lastNews: UInt64 = 0
         var isOver = false
-        var unreachableInARow = 0
-        var requests = 0
+        /// Its number in the cache's registry.
+        var number: UInt64?
         var task: Task<Void, Never>?
-
-        func isOutOfBudget(_ options: DownloadOptions) -> Bool {
-            if let budget = options.byteBudget, report.progress.bytes >= budget { return true }
-            if let budget = options.requestBudget, requests >= budget { return true }
-            return false
-        }
+        /// Requests that were sent or are about to be.
+        var requests = 0
+        /// Tiles that are to be tried again; bounded by ``TileDownload/mostDeferred``.
+        var deferred: [Job] = []
+        /// What the server, or the way to it, said last while it is away.
+        var obstacle: TileCacheError?
+        /// Answers of the server about tiles.
+        var answers = 0
+        /// When the last of them came; at first, and after a pause, when it began.
+        var lastAnswer: UInt64
+        var notStoredInARow = 0
+        /// Tiles that do not exist, and whose absence the server does not let anybody store.
+        var absentAndNotStored = 0
+        /// Reasons why tiles failed.
+        var reasons: [ReasonKind: DownloadShortfall] = [:]
     }
+
+    /// What makes two reasons the same.
+    struct ReasonKind: Hashable {
+        var code: TileCacheError.Code
+        var status: Int?
+    }
+
+    /// So many tiles wait at most for another try; more are not begun meanwhile.
+    static let mostDeferred = 1024
+    /// After so many tiles in a row that could not be stored, the rest is not asked for.
+    static let notStoredLimit = 16
 
     /// Where the tiles come from.
     public let source: TileSource
-    private let cache: TileCache
-    private let options: DownloadOptions
-    private let limiter: RateLimiter?
-    private let gate = PauseGate()
-    private let state: Locked<State>
+    let cache: TileCache
+    let options: DownloadOptions
+    /// Whether all tiles are to be there at the end; else it is a prefetch or a refresh.
+    let isRegion: Bool
+    let limiter: RateLimiter?
+    /// Shut while it is paused.
+    let gate = PauseGate()
+    /// Shut while the server is away.
+    let outage = PauseGate()
+    private let tiles: TileKeys
+    let left: Locked<TileKeys>
+    let state: Locked<State>
 
-    /// Starts a download of some keys.
-    init<Keys: IteratorProtocol & Sendable>(
-        _ cache: TileCache, _ source: TileSource, _ keys: Keys, total: Int, _ options: DownloadOptions
-    ) where Keys.Element == TileKey {
+    /// Starts a download of some tiles.
+    init(
+        _ cache: TileCache, _ source: TileSource, _ tiles: TileKeys, total: Int, _ options: DownloadOptions,
+        isRegion: Bool = false
+    ) {
         self.cache = cache
         self.source = source
         self.options = options
+        self.isRegion = isRegion
+        self.tiles = tiles
+        left = Locked(tiles)
         limiter = RateLimiter(perSecond: options.requestsPerSecond, clock: cache.clock)
-        state = Locked(State(report: DownloadReport(progress: DownloadProgress(total: max(0, total)))))
+        let report = DownloadReport(progress: DownloadProgress(total: max(0, total)))
+        state = Locked(State(report: report, lastAnswer: cache.clock.ticks()))
         if options.startsPaused { gate.close() }
-        let task = Task(priority: .utility) { await self.run(keys) }
-        state.withLock { if !$0.isOver { $0.task = task } }
+        guard let number = cache.downloads.enter(self) else {
+            end(.closed)
+            finish()
+            return
+        }
+        state.withLock { $0.number = number }
+        let task = Task(priority: .utility) { await self.run() }
+        let isEnded = state.withLock { state -> Bool in
+            if !state.isOver { state.task = task }
+            return state.report.stoppedBy != nil
+        }
+        // The cache may have been closed since the download was entered.
+        if isEnded { task.cancel() }
     }
 
     // MARK: Watching and steering
 
     /// How far it is.
     public var progress: DownloadProgress { state.withLock { $0.report.progress } }
+
+    /// Whether it has ended.
+    public var isOver: Bool { state.withLock { $0.isOver } }
+
+    /// Why nothing moves at the moment: what the server, or the way to it, said last; `nil` while it answers.
+    public var obstacle: TileCacheError? { state.withLock { $0.obstacle } }
+
+    /// The first tile that failed, as soon as there is one.
+    public var firstFailure: TileFailure? { state.withLock { $0.report.failures.first } }
 
     /// How far it is, from now on: the newest state, at most fifty times a second, and the last one always, then the end.
     ///
@@ -77,14 +141,18 @@ public final class TileDownload: Sendable {
     public func pause() { gate.close() }
 
     /// Goes on after ``pause()``.
-    public func resume() { gate.open() }
+    public func resume() {
+        let now = cache.clock.ticks()
+        state.withLock { $0.lastAnswer = now }
+        gate.open()
+    }
 
     /// Ends it; what is settled stays.
     ///
     /// A later download takes up what is left.
     public func cancel() { state.withLock { $0.task }?.cancel() }
 
-    /// Waits until all is settled, or it was cancelled.
+    /// Waits until it is over.
     ///
     /// The download goes on if the waiting task is cancelled; call ``cancel()`` to end it.
     public func report() async -> DownloadReport {
@@ -97,170 +165,151 @@ public final class TileDownload: Sendable {
         }
     }
 
-    /// Tries the failed tiles again, and only those.
+    /// Tries again what is missing: the tiles that failed, those that are pending, and those that were lost.
     ///
-    /// If more failed than ``DownloadReport/failureLimit``, start the whole download again: it asks for nothing that is
-    /// there and fresh.
+    /// Where only failed tiles are missing, and no more than ``DownloadReport/failureLimit``, they alone are looked at; else
+    /// all tiles are, and those that are there and fresh are not asked for.
     public func retryFailed() -> TileDownload {
-        let keys = state.withLock { $0.report.failures.map(\.key) }
-        cache.failures.forget()
+        let report = state.withLock { $0.report }
+        cache.forgetFailures()
         var options = options
         options.startsPaused = false
-        return TileDownload(cache, source, keys.makeIterator(), total: keys.count, options)
+        let progress = report.progress
+        if progress.pending == 0, progress.lost == 0, progress.failed == report.failures.count {
+            let keys = report.failures.map(\.key)
+            return TileDownload(cache, source, .listed(keys[...]), total: keys.count, options, isRegion: isRegion)
+        }
+        options.revalidatesFresh = false
+        return TileDownload(cache, source, tiles, total: progress.total, options, isRegion: isRegion)
     }
 
-    // MARK: Running
+    /// Begins no further tiles, for a reason; those under way are finished, and what is pending stays pending.
+    func stop(_ reason: TileCacheError) {
+        state.withLock { if $0.report.stoppedBy == nil { $0.report.stoppedBy = reason } }
+    }
 
-    private func run<Keys: IteratorProtocol & Sendable>(_ keys: Keys) async where Keys.Element == TileKey {
-        let keys = Locked(keys)
-        await withTaskGroup(of: Void.self) { group in
-            for _ in 0..<max(1, options.concurrency) {
-                group.addTask {
-                    while await self.isToGoOn() {
-                        guard let key = keys.withLock({ $0.next() }) else { return }
-                        await self.settle(key)
-                    }
-                }
-            }
+    /// Ends it at once for a reason; what is pending stays pending.
+    func end(_ reason: TileCacheError) {
+        let task = state.withLock { state -> Task<Void, Never>? in
+            guard !state.isOver else { return nil }
+            if state.report.stoppedBy == nil { state.report.stoppedBy = reason }
+            return state.task
         }
+        task?.cancel()
+    }
+
+    // MARK: The end
+
+    private func run() async {
+        await withTaskGroup(of: Void.self) { group in
+            for _ in 0..<max(1, options.concurrency) { group.addTask { await self.work() } }
+        }
+        await countPresent()
         finish()
     }
 
-    private func isToGoOn() async -> Bool {
-        await gate.pass()
-        guard !Task.isCancelled else { return false }
-        return state.withLock { state in
-            if state.report.stoppedBy != nil { return false }
-            return !state.isOutOfBudget(options)
-        }
-    }
-
-    private func settle(_ key: TileKey) async {
+    /// Counts what of a region is in the cache: what was stored may have been evicted or removed since.
+    private func countPresent() async {
+        guard isRegion, !Task.isCancelled, !cache.isClosed else { return }
+        let (failed, store) = (Set(state.withLock { $0.report.failures.map(\.key) }), cache.store)
+        var tiles = self.tiles
+        var (present, settled) = (0, 0)
         do {
-            let outcome = try await outcome(key)
-            count { state in
-                state.unreachableInARow = 0
-                switch outcome {
-                case nil: state.report.progress.unchanged += 1
-                case let tile? where tile.origin == .revalidated: state.report.progress.revalidated += 1
-                case let tile? where tile.isAbsent: state.report.progress.absent += 1
-                case let tile?:
-                    state.report.progress.fetched += 1
-                    state.report.progress.bytes += tile.data?.count ?? 0
-                }
+            while !Task.isCancelled {
+                var some: [TileKey] = []
+                while some.count < 4096, let key = tiles.next() { some.append(key) }
+                guard !some.isEmpty else { break }
+                let keys = some
+                let there = try await cache.pool.run { try keys.filter { try store.entry(for: $0) != nil } }
+                present += there.count
+                settled += failed.isEmpty ? there.count : there.count { !failed.contains($0) }
             }
-        } catch is CancellationError {
-            // Not settled: the next download takes it up.
+            guard !Task.isCancelled else { return }
+            state.withLock { state in
+                state.report.present = present
+                let progress = state.report.progress
+                // Where tiles are pending, old copies of them cannot be told from tiles of this run.
+                guard progress.pending == 0, failed.count == progress.failed else { return }
+                state.report.progress.lost = max(0, progress.done - failed.count - state.absentAndNotStored - settled)
+            }
         } catch {
-            let failure = error as? FetchFailure
-            let told =
-                failure?.error ?? error as? TileCacheError
-                ?? TileCacheError(.noAnswer, "\(key): \(error)", key: key, cause: error)
-            count { state in
-                state.report.progress.failed += 1
-                if state.report.failures.count < DownloadReport.failureLimit {
-                    state.report.failures.append(TileFailure(key: key, error: told))
-                }
-                state.unreachableInARow = failure?.setback == .unreachable ? state.unreachableInARow + 1 : 0
-                if state.unreachableInARow >= options.unreachableLimit, state.report.stoppedBy == nil {
-                    state.report.stoppedBy = told
-                }
-                if !(failure?.isAboutTiles ?? true), state.report.stoppedBy == nil { state.report.stoppedBy = told }
-            }
-        }
-    }
-
-    /// Settles one tile; `nil` if it is there and fresh.
-    private func outcome(_ key: TileKey) async throws -> CachedTile? {
-        if !options.revalidatesFresh, try await cache.isFreshAndThere(key) { return nil }
-        var attempt = 1
-        while true {
-            try await limiter?.wait()
-            state.withLock { $0.requests += 1 }
-            do {
-                return try await cache.update(source, key, options)
-            } catch let failure as FetchFailure {
-                let wait = cache.failures.wait(for: key)?.until ?? 0
-                let left = failure.error.retryAfter ?? cache.timeLeft(until: wait)
-                guard failure.isWorthAnotherTry, attempt < options.attempts, left <= options.longestWait else {
-                    throw failure
-                }
-                attempt += 1
-                try await cache.clock.sleep(left)
-            }
-        }
-    }
-
-    private func count(_ change: (inout State) -> Void) {
-        let now = cache.clock.ticks()
-        state.withLock { state in
-            change(&state)
-            // Waking a watcher costs more than some tiles do; nobody sees more than fifty states a second.
-            guard now &- state.lastNews >= 20_000_000 else { return }
-            state.lastNews = now
-            for watcher in state.watchers.values { watcher.yield(state.report.progress) }
+            stop(
+                cache.isClosed
+                    ? .closed
+                    : TileCacheError(.notStored, "the cache cannot say what is there: \(error)", cause: error))
         }
     }
 
     private func finish() {
-        let watchers = state.withLock { state -> [AsyncStream<DownloadProgress>.Continuation] in
-            let left = state.report.progress.total - state.report.progress.done
-            if state.report.stoppedBy != nil {
-                state.report.progress.failed += max(0, left)
-            } else if left > 0, state.isOutOfBudget(options) {
-                state.report.reachedBudget = true
-            } else if left > 0 {
-                state.report.wasCancelled = true
+        let (watchers, number) = state.withLock { state in
+            let pending = state.report.progress.pending
+            if state.report.stoppedBy == nil, pending > 0 {
+                if state.isOutOfBudget(options) {
+                    state.report.reachedBudget = true
+                } else {
+                    state.report.wasCancelled = true
+                }
             }
+            state.report.progress.isWaiting = false
+            state.report.shortfalls = state.shortfalls
             state.isOver = true
             state.task = nil
+            state.obstacle = nil
+            state.deferred = []
             defer { state.watchers = [:] }
             for watcher in state.watchers.values { watcher.yield(state.report.progress) }
-            return Array(state.watchers.values)
+            return (Array(state.watchers.values), state.number)
         }
         for watcher in watchers { watcher.finish() }
+        if let number { cache.downloads.leave(number) }
     }
 }
 
-extension FetchFailure {
-    /// Whether the same tile may well come in a while.
-    fileprivate var isWorthAnotherTry: Bool { mayPass || error.code == .waiting }
-    /// Whether other tiles may fare better.
-    fileprivate var isAboutTiles: Bool { error.code != .hookFailed }
+extension TileDownload.State {
+    func isOutOfBudget(_ options: DownloadOptions) -> Bool {
+        if let budget = options.byteBudget, report.progress.bytes >= budget { return true }
+        if let budget = options.requestBudget, requests >= budget { return true }
+        return false
+    }
+
+    /// What is missing at the end and why.
+    fileprivate var shortfalls: [DownloadShortfall] {
+        var found = reasons.values.sorted { $0.tiles > $1.tiles }
+        let progress = report.progress
+        if progress.pending > 0 {
+            let reason =
+                report.stoppedBy
+                ?? (report.reachedBudget
+                    ? TileCacheError(.overBudget, "the download's budget is used up")
+                    : TileCacheError(.cancelled, "the download was cancelled"))
+            found.append(DownloadShortfall(tiles: progress.pending, reason: reason))
+        }
+        if progress.lost > 0 {
+            let reason = TileCacheError(
+                .notStored,
+                "stored, and not there any more: evicted or removed meanwhile; give the region a name, which pins it, or "
+                    + "the cache more space")
+            found.append(DownloadShortfall(tiles: progress.lost, reason: reason))
+        }
+        return found
+    }
 }
 
-extension TileCache {
-    /// Whether a tile needs no request: its entry is fresh, and its blob's file is there.
-    func isFreshAndThere(_ key: TileKey) async throws -> Bool {
-        let (store, now) = (self.store, clock.now())
-        // What the tables say needs no waiting; only a look at the file does.
-        guard let entry = try store.entry(for: key), CacheState(entry, now: now).isFresh else { return false }
-        if entry.blob == nil { return true }
-        return try await pool.run {
-            guard let entry = try store.entryWithBlob(key) else { return false }
-            return CacheState(entry, now: now).isFresh
-        }
-    }
+/// The tiles of a download, in their order.
+enum TileKeys: IteratorProtocol, Sendable {
+    /// Those of a region.
+    case covered(KeyIterator)
+    /// A list.
+    case listed(ArraySlice<TileKey>)
 
-    /// Asks the server for a tile, by a conditional request if there is something to ask about.
-    ///
-    /// - Throws: ``FetchFailure`` and what else ``fetch(_:_:)`` throws; never a stale tile instead.
-    func update(_ source: TileSource, _ key: TileKey, _ options: DownloadOptions) async throws -> CachedTile {
-        let stored = try await read(key)
-        // Trying again is the download's own affair: it can wait longer than somebody who looks at a map.
-        var source = source
-        source.attempts = 1
-        let order = FetchOrder(
-            source: source, key: key, stored: stored, mode: .serverThenCache, isBulk: options.isBulk)
-        return try await flights.value(
-            for: FlightKey(key: key, isStored: true), priority: options.priority
-        ) { ticket in
-            try await self.fetch(order, ticket)
+    mutating func next() -> TileKey? {
+        switch self {
+        case .covered(var tiles):
+            defer { self = .covered(tiles) }
+            return tiles.next()
+        case .listed(var keys):
+            defer { self = .listed(keys) }
+            return keys.popFirst()
         }
-    }
-
-    func timeLeft(until ticks: UInt64) -> Duration {
-        let now = clock.ticks()
-        return .nanoseconds(Int64(clamping: ticks > now ? ticks - now : 0))
     }
 }

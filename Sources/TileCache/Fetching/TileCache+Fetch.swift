@@ -19,6 +19,8 @@ struct FetchOrder: Sendable {
     var isHeld = false
     /// Whether it is part of a download that some hosts' terms forbid.
     var isBulk = false
+    /// Counts what it costs.
+    var meter: RequestMeter?
 
     var isStored: Bool { mode != .serverOnly }
 }
@@ -220,6 +222,7 @@ extension TileCache {
         while true {
             let requestedAt = clock.now()
             let answer: TransportResponse
+            order.meter?.sent()
             do throws(TransportError) {
                 var outgoing = TransportRequest(
                     head: request, bodyLimit: order.source.bodyLimit,
@@ -231,6 +234,7 @@ extension TileCache {
                 if Task.isCancelled { throw CancellationError() }
                 throw FetchFailure(error, key: order.key, host: host)
             }
+            order.meter?.received(answer.body.count)
             guard Redirect.isOne(answer.head.status.code) else {
                 if let tile = try await settle(answer, request, order, host, requestedAt) { return .tile(tile) }
                 // A 304 about something else than what is stored: only the whole tile helps.
@@ -330,11 +334,12 @@ extension TileCache {
         let outcome = ResponseRecord.metadata(
             answer.head, to: request, policy: policy(order.source), rules: order.source.lifetimes,
             requestedAt: requestedAt, receivedAt: receivedAt)
-        let fetched = CachedTile(key: order.key, data: body, outcome.metadata, origin: .network)
+        var fetched = CachedTile(key: order.key, data: body, outcome.metadata, origin: .network)
         reportClock(outcome, order, host)
         guard order.isStored else { return fetched }
         guard outcome.mayBeStored else {
             held.remove(order.key)
+            fetched.notStored = Self.forbidsStoring(order.key, request)
             return fetched
         }
         let store = self.store
@@ -348,6 +353,7 @@ extension TileCache {
             held.remove(order.key)
         } catch {
             held.hold(body, order.key, outcome.metadata)
+            fetched.notStored = error
             configuration.onEvent?(.notStored(order.key, error))
         }
         return fetched
@@ -358,6 +364,12 @@ extension TileCache {
         guard outcome.dateAhead > 60, let report = configuration.onEvent else { return }
         guard failures.reportsClock(of: host) else { return }
         report(.dateInFuture(order.key, host: host, seconds: outcome.dateAhead))
+    }
+
+    private static func forbidsStoring(_ key: TileKey, _ request: HTTPRequest) -> TileCacheError {
+        TileCacheError(
+            .notStored,
+            "\(key): \(host(of: request)) forbids storing it (no-store, or Vary: *), so that it cannot be kept", key: key)
     }
 
     /// The server says that what is stored still holds; `nil` if it confirms something else.
@@ -371,14 +383,15 @@ extension TileCache {
         guard let outcome else { return nil }
         reportClock(outcome, order, host)
         let metadata = outcome.metadata
-        let confirmed = CachedTile(key: order.key, data: stored.data, metadata, origin: .revalidated)
+        var confirmed = CachedTile(key: order.key, data: stored.data, metadata, origin: .revalidated)
         let store = self.store
         let version = EntryVersion(stored.entry)
         do {
             let current = try await pool.run { () -> StoredTile? in
                 guard outcome.mayBeStored else {
-                    // It still holds, but is not to be kept any longer.
-                    _ = try store.remove([order.key], includingPinned: true)
+                    // It still holds, but is not to be kept any longer. A region's tile stays as it is: it was stored
+                    // when that was allowed, and somebody relies on it.
+                    _ = try store.remove([order.key], includingPinned: false)
                     return nil
                 }
                 if !order.isHeld {
@@ -392,8 +405,12 @@ extension TileCache {
             held.remove(order.key)
             // Somebody stored another tile since: that one counts.
             if let current { return CachedTile(current, origin: .revalidated) }
+            if !outcome.mayBeStored, try store.entry(for: order.key) == nil {
+                confirmed.notStored = Self.forbidsStoring(order.key, request)
+            }
         } catch {
             if outcome.mayBeStored { held.hold(stored.data, order.key, metadata) }
+            confirmed.notStored = error
             configuration.onEvent?(.notStored(order.key, error))
         }
         return confirmed

@@ -21,7 +21,7 @@ extension TileCache {
     ///
     /// - Throws: ``TileCacheError``.
     func read(_ local: any LocalTiles, _ order: FetchOrder) async throws -> CachedTile {
-        if flights.isClosed { throw TileCacheError(.cancelled, "\(order.key): the cache is closed", key: order.key) }
+        if flights.isClosed { throw TileCacheError(.closed, "\(order.key): the cache is closed", key: order.key) }
         do {
             let address = try address(of: order)
             @Sendable func reporting<R>(_ body: () throws -> R) throws -> R {

@@ -31,6 +31,9 @@ public struct CachedTile: Sendable {
     /// Until when it is fresh; in the past for a stale one.
     public let freshUntil: Timestamp
 
+    /// Why it came from the server and is not in the cache; `nil` if it is, or was not meant to be.
+    package var notStored: (any Error)?
+
     /// Whether the server says that there is no such tile (204, 404, 410).
     public var isAbsent: Bool { data == nil }
 

@@ -118,6 +118,9 @@ extension TileCache {
         } catch is CancellationError {
             // The caller's own task, or the whole cache being closed.
             if Task.isCancelled { throw CancellationError() }
+            if isClosed {
+                throw TileCacheError(.closed, "\(key): the cache was closed before the tile came", key: key)
+            }
             throw TileCacheError(.cancelled, "\(key): the request was given up", key: key)
         }
     }

@@ -36,7 +36,9 @@ extension TileCache {
         // The tile's absence is an answer too: a failure on the way to its ancestors does not take it away.
         do {
             return try await overzoomedTile(source, key, mode: mode, priority: priority)?.tile ?? exact
-        } catch let error as TileCacheError where error.code != .cancelled { return exact }
+        } catch let error as TileCacheError where error.code != .cancelled && error.code != .closed {
+            return exact
+        }
     }
 
     /// Makes a tile from the nearest ancestor that there is.
@@ -78,7 +80,9 @@ extension TileCache {
                 // About this tile alone: the server may well have a sound one above it.
                 damage = damage ?? (error, clock.now())
                 continue
-            } catch let error as TileCacheError where error.code != .cancelled && mode != .serverOnly {
+            } catch let error as TileCacheError
+                where error.code != .cancelled && error.code != .closed && mode != .serverOnly
+            {
                 failure = failure ?? error
                 continue
             }
@@ -147,7 +151,7 @@ extension TileCache {
         } catch is CancellationError {
             // The caller's own task, or the whole cache being closed.
             if Task.isCancelled { throw CancellationError() }
-            throw TileCacheError(.cancelled, "\(work.key): the cache is being closed", key: work.key)
+            throw TileCacheError(.closed, "\(work.key): the cache was closed before the tile was made", key: work.key)
         }
     }
 

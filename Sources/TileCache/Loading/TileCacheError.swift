@@ -9,7 +9,7 @@ public struct TileCacheError: Error, Sendable, CustomStringConvertible {
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Kind: String {
             case invalidSource, invalidRegion, outOfBounds, noAnswer, badStatus, badBody, badRedirect, waiting,
-                forbidden, cancelled, hookFailed
+                forbidden, cancelled, hookFailed, closed, notStored, invalidOptions, overBudget
         }
         private let kind: Kind
 
@@ -35,6 +35,15 @@ public struct TileCacheError: Error, Sendable, CustomStringConvertible {
         public static let cancelled = Code(kind: .cancelled)
         /// The source's own request hook threw; ``TileCacheError/cause`` is what it threw.
         public static let hookFailed = Code(kind: .hookFailed)
+
+        /// The cache was closed.
+        public static let closed = Code(kind: .closed)
+        /// A tile came and could not be stored, or is not there any more: the server forbids storing it, the disk is full.
+        public static let notStored = Code(kind: .notStored)
+        /// A download's options make no sense.
+        public static let invalidOptions = Code(kind: .invalidOptions)
+        /// A download's budget of requests or bytes is used up.
+        public static let overBudget = Code(kind: .overBudget)
 
         /// The name of the code.
         public var description: String { kind.rawValue }

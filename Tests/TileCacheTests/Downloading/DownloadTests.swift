@@ -93,7 +93,9 @@ struct DownloadTests {
         let download = try await lab.cache.download(source, world(source, 1...1))
         let report = await download.report()
         #expect(report.progress.fetched == 2 && report.progress.absent == 1 && report.progress.failed == 1)
-        #expect(report.progress.isComplete)
+        #expect(report.progress.isSettled && !report.progress.isComplete && report.progress.fraction == 0.75)
+        #expect(report.verdict == .incomplete(missing: 1) && report.present == 3)
+        #expect(report.shortfalls.map(\.reason.status) == [403])
         #expect(report.failures.map(\.key) == [try TileKey("lab/1/1/0")])
         #expect(report.failures.first?.error.status == 403)
 
@@ -161,17 +163,67 @@ struct DownloadTests {
         #expect(await download.report().wasCancelled)
     }
 
-    @Test func aServerThatIsGoneEndsItAndTheRestCountsAsFailed() async throws {
-        let lab = try CacheLab { $0.backoff = Backoff(first: .seconds(1), longest: .seconds(2)) }
+    @Test func aServerThatStaysAwayEndsItAndTheRestIsPendingAndNotFailed() async throws {
+        let lab = try CacheLab()
+        server(lab)
+        let source = try lab.source()
+        let ten = Locked(0)
+        lab.transport.script { _ in
+            let number = ten.withLock { count in
+                count += 1
+                return count
+            }
+            if number > 10 { throw TransportError(.connection, "no route to the host") }
+            return .answer(200, [.cacheControl: "max-age=864000"])
+        }
+        var options = DownloadOptions()
+        options.patience = .seconds(600)
+        let download = try await lab.cache.download(source, world(source), options: options)
+        let start = lab.clock.manual.ticks
+        let seen = Locked<TileCacheError?>(nil)
+        let report = await lab.clock.running {
+            for await progress in download.updates() where progress.isWaiting {
+                if let obstacle = download.obstacle { seen.withLock { $0 = obstacle } }
+            }
+            return await download.report()
+        }
+        #expect(seen.withLock { $0?.code } == .noAnswer)
+        #expect(report.stoppedBy?.message.contains("no route to the host") == true)
+        #expect(report.progress.fetched == 10 && report.progress.failed == 0 && report.progress.pending == 75)
+        #expect(report.progress.fraction < 0.12 && report.failures.isEmpty)
+        #expect(report.verdict == .incomplete(missing: 75) && report.present == 10)
+        #expect(lab.clock.manual.ticks - start >= 300_000_000_000)
+        #expect(lab.transport.count < 60)
+        // Whoever asks for another try gets all of them.
+        lab.transport.answer(.answer(200, [.cacheControl: "max-age=864000"]))
+        let retried = await download.retryFailed().report()
+        #expect(retried.progress.unchanged == 10 && retried.progress.fetched == 75)
+        #expect(retried.verdict == .complete && retried.present == 85)
+    }
+
+    @Test func aServerThatNeverAnsweredIsGivenUpSooner() async throws {
+        let lab = try CacheLab()
         lab.transport.goOffline()
         let source = try lab.source()
         var options = DownloadOptions()
-        options.unreachableLimit = 8
-        options.attempts = 2
+        options.firstPatience = .seconds(15)
+        let start = lab.clock.manual.ticks
         let download = try await lab.cache.download(source, world(source), options: options)
         let report = await lab.clock.running { await download.report() }
-        #expect(report.stoppedBy != nil && report.progress.failed == 85 && report.progress.isComplete)
-        #expect(lab.transport.count < 85)
+        #expect(report.stoppedBy?.code == .noAnswer && report.progress.pending == 85)
+        #expect(lab.clock.manual.ticks - start <= 60_000_000_000)
+    }
+
+    @Test func aServerThatAsksForMoreThanThePatienceIsNotWaitedFor() async throws {
+        let lab = try CacheLab()
+        lab.transport.answer(.answer(429, [.retryAfter: "3600"]))
+        let source = try lab.source()
+        var options = DownloadOptions()
+        options.patience = .seconds(600)
+        let download = try await lab.cache.download(source, world(source), options: options)
+        let report = await lab.clock.running { await download.report() }
+        #expect(report.stoppedBy?.status == 429 && report.progress.pending == 85 && report.progress.failed == 0)
+        #expect(lab.transport.count <= 4)
     }
 
     @Test func itWaitsAsLongAsTheServerAsks() async throws {

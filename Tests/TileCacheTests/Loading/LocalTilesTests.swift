@@ -83,6 +83,6 @@ struct LocalTilesTests {
         let world = try source.coverage(.box(try GeoBox(west: 0, south: 0, east: 1, north: 1)), zooms: 1...2)
         await #expect(throws: TileCacheError.self) { _ = try await lab.cache.download(source, world) }
         try lab.cache.close()
-        #expect(await lab.failure(1, from: source)?.code == .cancelled)
+        #expect(await lab.failure(1, from: source)?.code == .closed)
     }
 }

@@ -1,0 +1,73 @@
+/// How a download goes about it.
+public struct DownloadOptions: Sendable {
+    /// So many tiles at a time, 1 to 1000; the cache's limit for each host holds too.
+    public var concurrency = 4
+    /// No more requests are started in a second; `nil` for no limit.
+    ///
+    /// At least one an hour: 0 is refused.
+    public var requestsPerSecond: Double?
+    /// Whether tiles that are fresh in the cache are asked for too, with a conditional request.
+    public var revalidatesFresh = false
+    /// How urgent the requests are.
+    public var priority = FetchPriority.prefetch
+    /// How often one tile is tried before it counts as failed.
+    ///
+    /// Tries that fail because the server is away, or asks to be left alone, do not count: see ``patience``.
+    public var attempts = 4
+    /// How long it waits for a server that is away: one that does not answer, or asks to be left alone.
+    ///
+    /// Counted from its last answer; time during which the download is paused does not count. Meanwhile one tile is tried
+    /// now and then, and the others are pending. When it is over, or when the server asks for more than what is left of
+    /// it, the download ends with ``DownloadReport/stoppedBy``, and what is pending stays pending.
+    public var patience = Duration.seconds(86_400)
+    /// How long it waits for the server's first answer; `nil` for ``patience``.
+    public var firstPatience: Duration?
+    /// Stops when so many bytes have been received; what is under way then is finished.
+    public var byteBudget: Int?
+    /// Stops when so many requests have been sent, tries that failed included.
+    ///
+    /// Only redirections can lead beyond it.
+    public var requestBudget: Int?
+    /// Whether hosts are left out whose terms forbid asking for more than somebody looks at.
+    var isBulk = true
+    /// Whether nothing is begun before ``TileDownload/resume()``.
+    package var startsPaused = false
+
+    /// The defaults.
+    public init() {}
+
+    /// Refuses what makes no sense.
+    ///
+    /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/invalidOptions``.
+    package func check() throws {
+        func refuse(_ what: String) -> TileCacheError { TileCacheError(.invalidOptions, "download options: \(what)") }
+        guard (1...1000).contains(concurrency) else {
+            throw refuse("concurrency \(concurrency); expected 1 to 1000")
+        }
+        if let rate = requestsPerSecond, !(rate.isFinite && rate >= Self.lowestRate) {
+            throw refuse(
+                "\(rate) requests a second; expected at least one an hour (1/3600), or no rate for no limit")
+        }
+        guard attempts >= 1 else { throw refuse("\(attempts) attempts; expected 1 or more") }
+        guard patience >= .zero, firstPatience ?? .zero >= .zero else {
+            throw refuse("a negative patience; expected zero or more")
+        }
+        for budget in [byteBudget, requestBudget] {
+            if let budget, budget < 0 { throw refuse("a budget of \(budget); expected 0 or more") }
+        }
+    }
+
+    private static let lowestRate = 1.0 / 3600
+}
+
+extension DownloadOptions {
+    /// For refreshing in idle time: after everything else, and without insisting.
+    public static let refreshing: DownloadOptions = {
+        var options = DownloadOptions()
+        options.priority = .refresh
+        options.concurrency = 2
+        options.attempts = 1
+        options.patience = .seconds(60)
+        return options
+    }()
+}

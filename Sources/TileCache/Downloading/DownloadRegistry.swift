@@ -1,0 +1,42 @@
+import TileStore
+
+/// The downloads of a cache that are under way, so that closing it ends them.
+final class DownloadRegistry: Sendable {
+    private struct State {
+        var running: [UInt64: TileDownload] = [:]
+        var last: UInt64 = 0
+        var isClosed = false
+    }
+    private let state = Locked(State())
+
+    /// How many are under way.
+    var count: Int { state.withLock { $0.running.count } }
+
+    /// Enters a download.
+    ///
+    /// - Returns: Its number; `nil` if the cache is closed.
+    func enter(_ download: TileDownload) -> UInt64? {
+        state.withLock { state in
+            if state.isClosed { return nil }
+            state.last += 1
+            state.running[state.last] = download
+            return state.last
+        }
+    }
+
+    func leave(_ number: UInt64) { state.withLock { _ = $0.running.removeValue(forKey: number) } }
+
+    /// Ends all downloads, and lets none begin any more.
+    func close() {
+        let running = state.withLock { state in
+            state.isClosed = true
+            return Array(state.running.values)
+        }
+        for download in running { download.end(.closed) }
+    }
+}
+
+extension TileCacheError {
+    /// The cache was closed.
+    static let closed = TileCacheError(.closed, "the cache was closed")
+}

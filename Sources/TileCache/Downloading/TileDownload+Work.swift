@@ -1,0 +1,381 @@
+import TileStore
+
+extension TileDownload {
+    /// How a try ended.
+    private enum TryEnd {
+        /// The tile is settled without a request.
+        case unchanged
+        /// The server answered; the tile is settled or will be tried again.
+        case answered
+        /// The tile itself is left alone for now and will be tried again.
+        case postponed
+        /// The server is away; the wait is the rest of a pause during which nothing is sent, if there is one.
+        case away(Job, wait: Duration?)
+        /// Nothing more is to be done.
+        case over
+    }
+
+    private enum Next {
+        case job(Job)
+        /// Only tiles are left that have to wait for their own back-off.
+        case later(Duration)
+        case none
+    }
+
+    /// What a failure says.
+    private enum Blame {
+        /// The tile cannot be had.
+        case tile
+        /// Nothing came, for the tile's own fault or the network's: other tiles tell.
+        case unclear
+        /// The server asks to be left alone, or is left alone already.
+        case server
+
+        init(_ failure: FetchFailure) {
+            let status = failure.error.status
+            if failure.error.code == .waiting || failure.retryAfter != nil || status == 429 || status == 503 {
+                self = .server
+            } else if status == 502 || status == 504 {
+                self = .unclear
+            } else if let cause = failure.error.cause as? TransportError,
+                [.connection, .nameNotFound, .tls, .timeout].contains(cause.code)
+            {
+                self = .unclear
+            } else {
+                self = .tile
+            }
+        }
+    }
+
+    /// The longest sleep while the server is away.
+    ///
+    /// Short, so that ``TileCache/forgetFailures()`` and another caller's success are noticed soon. Asking during a pause
+    /// costs no request.
+    private static let longestSleep = Duration.seconds(5)
+
+    /// One of the workers: tries tiles until there are none.
+    func work() async {
+        while await mayGoOn() {
+            switch next(preferringNew: false) {
+            case .none: return
+            case .later(let wait): guard await rest(wait) else { return }
+            case .job(let job):
+                guard case .away(let job, let wait) = await attempt(job) else { continue }
+                put(back: job)
+                await sitOut(wait)
+            }
+        }
+    }
+
+    private func mayGoOn() async -> Bool {
+        await outage.pass()
+        await gate.pass()
+        return isToGoOn
+    }
+
+    private var isToGoOn: Bool {
+        guard !Task.isCancelled else { return false }
+        return state.withLock { $0.report.stoppedBy == nil && !$0.isOutOfBudget(options) }
+    }
+
+    /// The next tile to try.
+    ///
+    /// Tiles whose back-off is over come first, so that one that always fails is found out early; while the server is
+    /// away, new ones come first, so that no single tile decides whether it is back.
+    private func next(preferringNew: Bool) -> Next {
+        if !preferringNew, case .job(let job) = nextDeferred() { return .job(job) }
+        if state.withLock({ $0.deferred.count < Self.mostDeferred }), let key = left.withLock({ $0.next() }) {
+            return .job(Job(key: key))
+        }
+        return nextDeferred()
+    }
+
+    private func nextDeferred() -> Next {
+        let now = cache.clock.ticks()
+        return state.withLock { state in
+            var soonest = UInt64.max
+            for index in state.deferred.indices {
+                let until = cache.failures.wait(for: state.deferred[index].key)?.until ?? 0
+                if until <= now { return .job(state.deferred.remove(at: index)) }
+                soonest = min(soonest, until)
+            }
+            return state.deferred.isEmpty ? .none : .later(.nanoseconds(Int64(clamping: soonest - now)))
+        }
+    }
+
+    private func put(back job: Job) { state.withLock { $0.deferred.append(job) } }
+
+    // MARK: A server that is away
+
+    /// Waits until the server answers again: this worker asks now and then, the others wait for it.
+    ///
+    /// - Parameter pause: For how long nothing would be sent; `nil` if that is not known.
+    private func sitOut(_ pause: Duration?) async {
+        // Another worker asks already.
+        guard outage.close() else { return }
+        setWaiting(true)
+        defer {
+            setWaiting(false)
+            outage.open()
+        }
+        let answers = state.withLock { $0.answers }
+        var wait = pause
+        var inHand: Job?
+        defer { if let inHand { put(back: inHand) } }
+        var failures = 0
+        while true {
+            if let wait { guard hasPatience(for: wait), await rest(wait) else { return } }
+            await gate.pass()
+            // An answer to one of the others, whose request was under way, will do.
+            guard isToGoOn, state.withLock({ $0.answers }) == answers else { return }
+            let job: Job
+            if let kept = inHand {
+                job = kept
+                inHand = nil
+            } else {
+                switch next(preferringNew: true) {
+                case .none: return
+                case .later(let left):
+                    wait = left
+                    continue
+                case .job(let found): job = found
+                }
+            }
+            switch await attempt(job) {
+            case .unchanged, .postponed: wait = nil
+            case .answered, .over: return
+            case .away(let job, let left?):
+                // Nothing was sent.
+                inHand = job
+                wait = left
+            case .away(let job, nil):
+                put(back: job)
+                failures += 1
+                let backoff = cache.configuration.backoff
+                wait = .nanoseconds(
+                    Int64(clamping: backoff.nanoseconds(failures: failures, random: cache.clock.random())))
+            }
+        }
+    }
+
+    private func setWaiting(_ isWaiting: Bool) {
+        count(always: true) { state in
+            state.report.progress.isWaiting = isWaiting
+            if !isWaiting { state.obstacle = nil }
+        }
+    }
+
+    /// Whether the server may be waited for for so long; ends the download if not.
+    private func hasPatience(for wait: Duration) -> Bool {
+        let now = cache.clock.ticks()
+        let reason = state.withLock { state -> TileCacheError? in
+            let patience = state.answers == 0 ? options.firstPatience ?? options.patience : options.patience
+            let since = now > state.lastAnswer ? now - state.lastAnswer : 0
+            guard since &+ wait.nanoseconds > patience.nanoseconds else { return nil }
+            return state.obstacle
+                ?? TileCacheError(.noAnswer, "\(source.name): its server failed lately and is left alone for now")
+        }
+        if let reason { stop(reason) }
+        return reason == nil
+    }
+
+    /// Sleeps, but not for long at a time.
+    ///
+    /// - Returns: `false` if the task was cancelled.
+    private func rest(_ wait: Duration) async -> Bool {
+        do { try await cache.clock.sleep(min(max(wait, .milliseconds(10)), Self.longestSleep)) } catch { return false }
+        return true
+    }
+
+    // MARK: One tile
+
+    private func attempt(_ job: Job) async -> TryEnd {
+        let key = job.key
+        var job = job
+        do {
+            if !options.revalidatesFresh, try await cache.isFreshAndThere(key) {
+                count { $0.report.progress.unchanged += 1 }
+                return .unchanged
+            }
+            // Reserved before it is sent, so that several at a time stay within the budget.
+            let mayAsk = state.withLock { state -> Bool in
+                guard !state.isOutOfBudget(options) else { return false }
+                state.requests += 1
+                return true
+            }
+            guard mayAsk else {
+                put(back: job)
+                return .over
+            }
+            let meter = RequestMeter()
+            defer {
+                let cost = meter.cost
+                state.withLock { state in
+                    state.requests += cost.requests - 1
+                    state.report.progress.bytes += cost.bytes
+                }
+            }
+            try await limiter?.wait()
+            if job.answers == nil { job.answers = state.withLock { $0.answers } }
+            let tile = try await cache.update(source, key, options, meter)
+            settle(tile)
+            return .answered
+        } catch {
+            return failed(job, error)
+        }
+    }
+
+    private func settle(_ tile: CachedTile) {
+        count { state in
+            state.noteAnswer(cache.clock.ticks())
+            guard let reason = tile.notStored else {
+                state.notStoredInARow = 0
+                switch tile {
+                case _ where tile.origin == .revalidated: state.report.progress.revalidated += 1
+                case _ where tile.isAbsent: state.report.progress.absent += 1
+                default: state.report.progress.fetched += 1
+                }
+                return
+            }
+            if tile.isAbsent {
+                // Nothing is missing: there is no such tile, though that cannot be remembered.
+                state.report.progress.absent += 1
+                state.absentAndNotStored += 1
+                return
+            }
+            let error =
+                reason as? TileCacheError
+                ?? TileCacheError(
+                    .notStored, "\(tile.key): it could not be stored: \(reason)", key: tile.key, cause: reason)
+            state.fail(tile.key, error)
+            state.notStoredInARow += 1
+            // Whatever else came would be lost too.
+            if state.notStoredInARow >= Self.notStoredLimit, state.report.stoppedBy == nil {
+                state.report.stoppedBy = error
+            }
+        }
+    }
+
+    private func failed(_ job: Job, _ error: any Error) -> TryEnd {
+        if Task.isCancelled { return .over }
+        if cache.isClosed || (error as? StoreError)?.code == .closed {
+            end(.closed)
+            return .over
+        }
+        let (key, now) = (job.key, cache.clock.ticks())
+        let failure = error as? FetchFailure
+        let told =
+            failure?.error ?? error as? TileCacheError
+            ?? TileCacheError(.noAnswer, "\(key): \(error)", key: key, cause: error)
+        // The hook would fail for every tile.
+        if told.code == .hookFailed {
+            stop(told)
+            return .over
+        }
+        let blame = failure.map(Blame.init) ?? .tile
+        var job = job
+        let hasFailed = count { state -> Bool in
+            switch blame {
+            case .server: break
+            case .unclear:
+                // Counts only if other tiles came since: else the network is away, or the server.
+                if state.answers > job.answers ?? 0 { job.tries += 1 }
+            case .tile:
+                state.noteAnswer(now)
+                job.tries = failure?.mayPass == true ? job.tries + 1 : options.attempts
+            }
+            job.answers = state.answers
+            if told.code != .waiting || state.obstacle == nil, blame != .tile { state.obstacle = told }
+            guard job.tries >= options.attempts else { return false }
+            state.fail(key, told)
+            return true
+        }
+        if blame == .tile {
+            if !hasFailed { put(back: job) }
+            return .answered
+        }
+        if hasFailed { return .postponed }
+        guard told.code == .waiting else { return .away(job, wait: nil) }
+        if cache.failures.wait(for: key) != nil {
+            put(back: job)
+            return .postponed
+        }
+        return .away(job, wait: told.retryAfter ?? .seconds(1))
+    }
+
+    @discardableResult
+    private func count<R>(always: Bool = false, _ change: (inout State) -> R) -> R {
+        let now = cache.clock.ticks()
+        return state.withLock { state in
+            let result = change(&state)
+            // Waking a watcher costs more than some tiles do; nobody sees more than fifty states a second.
+            guard always || now &- state.lastNews >= 20_000_000 else { return result }
+            state.lastNews = now
+            for watcher in state.watchers.values { watcher.yield(state.report.progress) }
+            return result
+        }
+    }
+}
+
+extension TileDownload.State {
+    /// The server said something about a tile.
+    fileprivate mutating func noteAnswer(_ now: UInt64) {
+        answers += 1
+        lastAnswer = now
+        obstacle = nil
+    }
+
+    /// A tile cannot be had.
+    fileprivate mutating func fail(_ key: TileKey, _ error: TileCacheError) {
+        report.progress.failed += 1
+        if report.failures.count < DownloadReport.failureLimit {
+            report.failures.append(TileFailure(key: key, error: error))
+        }
+        let kind = TileDownload.ReasonKind(code: error.code, status: error.status)
+        reasons[kind, default: DownloadShortfall(tiles: 0, reason: error)].tiles += 1
+    }
+}
+
+extension TileCache {
+    /// Whether a tile needs no request: its entry is fresh, and its blob's file is there.
+    func isFreshAndThere(_ key: TileKey) async throws -> Bool {
+        let (store, now) = (self.store, clock.now())
+        do {
+            // What the tables say needs no waiting; only a look at the file does.
+            guard let entry = try store.entry(for: key), CacheState(entry, now: now).isFresh else { return false }
+            if entry.blob == nil { return true }
+            return try await pool.run {
+                guard let entry = try store.entryWithBlob(key) else { return false }
+                return CacheState(entry, now: now).isFresh
+            }
+        } catch let error as StoreError where error.code != .closed {
+            // What cannot be read is fetched again.
+            configuration.onEvent?(.notRead(key, error))
+            return false
+        }
+    }
+
+    /// Asks the server for a tile, by a conditional request if there is something to ask about.
+    ///
+    /// - Throws: ``FetchFailure`` and what else ``fetch(_:_:)`` throws; never a stale tile instead.
+    func update(
+        _ source: TileSource, _ key: TileKey, _ options: DownloadOptions, _ meter: RequestMeter
+    ) async throws -> CachedTile {
+        let stored: StoredTile?
+        do { stored = try await read(key) } catch let error as StoreError where error.code != .closed {
+            configuration.onEvent?(.notRead(key, error))
+            stored = nil
+        }
+        // Trying again is the download's own affair: it can wait longer than somebody who looks at a map.
+        var source = source
+        source.attempts = 1
+        var order = FetchOrder(
+            source: source, key: key, stored: stored, mode: .serverThenCache, isBulk: options.isBulk)
+        order.meter = meter
+        return try await flights.value(
+            for: FlightKey(key: key, isStored: true), priority: options.priority
+        ) { [order] ticket in
+            try await self.fetch(order, ticket)
+        }
+    }
+}
