@@ -130,7 +130,8 @@ extension DemoMap: RegionDownloaderDelegate {
     }
 
     func regionDownloader(_ downloader: RegionDownloader, didFinish report: DownloadReport) {
-        onProgress?(report.progress.fraction, "\(report.progress.fetched) tiles came, \(report.failures.count) failed")
+        let missing = report.shortfalls.reduce(0) { $0 + $1.tiles }
+        onProgress?(report.progress.fraction, "\(report.progress.fetched) tiles came, \(missing) are missing")
         overlay?.reload()
     }
 

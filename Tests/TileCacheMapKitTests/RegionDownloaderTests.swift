@@ -13,6 +13,7 @@ private final class Watcher: RegionDownloaderDelegate {
     var steps: [[Double]] = []
     var reports: [DownloadReport] = []
     var errors: [any Error] = []
+    var obstacles: [TileCacheError] = []
 
     func regionDownloader(_ downloader: RegionDownloader, didReach percentage: Double) {
         percentages.append(percentage)
@@ -23,6 +24,9 @@ private final class Watcher: RegionDownloaderDelegate {
         reports.append(report)
     }
     func regionDownloader(_ downloader: RegionDownloader, didFail error: any Error) { errors.append(error) }
+    func regionDownloader(_ downloader: RegionDownloader, isWaitingBecause reason: TileCacheError) {
+        obstacles.append(reason)
+    }
 }
 
 @Suite(.timeLimit(.minutes(10)))
@@ -61,12 +65,48 @@ struct RegionDownloaderTests {
         try await downloader.start()
         await until { watcher.reports.count == 1 }
         #expect(watcher.reports[0].failures.map(\.key.description) == ["lab/1/1/1"])
+        #expect(watcher.steps[0].last.map { $0 < 100 } == true, "100 % means that all is there")
         let asked = lab.server.requests.count
         lab.server.script { .tile(picture($0.path ?? "")) }
         downloader.retryFailed()
         await until { watcher.reports.count == 2 }
         #expect(watcher.reports[1].progress.fetched == 1)
         #expect(lab.server.requests.count == asked + 1)
+    }
+
+    /// The plan asked for scale 1 and the renderer for the screen's: the region was blank offline.
+    @Test(arguments: [1.0, 2, 3]) func aRegionIsThereOfflineOnEveryScreen(contentScale: Double) async throws {
+        let lab = try MapLab { $0.urlTemplate = "https://tiles.example/{z}/{x}/{y}{r}.png" }
+        let report = try await RegionDownloader(world, zooms: 0...2, named: "world", of: lab.map).start().report()
+        #expect(report.verdict == .complete && report.progress.fetched == 21)
+        let offline = try lab.other { $0.loadMode = .cacheOnly }
+        let painter = TilePainter<String>(
+            offline, clock: lab.clock.cacheClock, decode: { (String(decoding: $0.dropFirst(16), as: UTF8.self), 100) },
+            onChange: { _ in })
+        let wanted = try tile(2, 1, 2)
+        let zoomScale = 256 * 4 / PlaneRect.world
+        var drawn: [String] = []
+        painter.paint(PlaneRect(wanted), zoomScale: zoomScale, contentScale: contentScale) { drawn.append($0.picture) }
+        #expect(drawn == ["/2/1/2@2x.png"])
+    }
+
+    @Test func aServerThatIsAwayIsToldAndWaitedFor() async throws {
+        let lab = try MapLab()
+        lab.server.script { _ in throw TransportError(.connection, "no route to the host") }
+        let watcher = Watcher()
+        let downloader = try RegionDownloader(world, zooms: 0...1, named: nil, of: lab.map)
+        downloader.delegate = watcher
+        let download = try await downloader.start()
+        await until { !watcher.obstacles.isEmpty && lab.clock.sleeping > 0 }
+        #expect(watcher.obstacles.first?.message.contains("no route to the host") == true)
+        #expect(watcher.reports.isEmpty && watcher.percentages.isEmpty)
+        lab.server.script { .tile(picture($0.path ?? "")) }
+        while !download.isOver {
+            if lab.clock.sleeping > 0 { lab.clock.advance(seconds: 5) }
+            await Task.yield()
+        }
+        await until { watcher.reports.count == 1 }
+        #expect(watcher.reports[0].verdict == .complete && watcher.steps[0].last == 100)
     }
 
     @Test func aServerThatForbidsItIsNotAsked() async throws {

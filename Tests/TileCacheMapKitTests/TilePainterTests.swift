@@ -68,6 +68,23 @@ struct TilePainterTests {
         #expect(lab.lab.server.requests.count == 1)
     }
 
+    @Test func standInsKeepTheScaleAndAnotherScaleIsBetterThanNone() async throws {
+        let lab = try PainterLab {
+            $0.urlTemplate = "https://tiles.example/{z}/{x}/{y}{r}.png"
+            $0.loadMode = .cacheOnly
+        }
+        let one = try tile(5, 3, 4, scale: 2)
+        try lab.lab.put(try tile(4, 1, 2), "4 at 1x")
+        #expect(lab.draw(one, contentScale: 2) == ["4 at 1x"])
+        try lab.lab.put(try tile(4, 1, 2, scale: 2), "4 at 2x")
+        #expect(lab.draw(one, contentScale: 2) == ["4 at 2x"])
+        #expect(lab.draw(one, contentScale: 1) == ["4 at 1x"])
+        try lab.lab.put(try tile(5, 3, 4), "5 at 1x")
+        #expect(lab.draw(one, contentScale: 2) == ["5 at 1x"])
+        try lab.lab.put(one, "5 at 2x")
+        #expect(lab.draw(one, contentScale: 2) == ["5 at 2x"])
+    }
+
     /// Eight threads at a time, as MapKit does, the same place again and again.
     @Test(.ownThreads) func manyThreadsLoadATileOnce() async throws {
         let lab = try PainterLab()

@@ -52,7 +52,11 @@ public final class MapCache: MapCaching {
             configuration.sourceName
             ?? "map-" + cache.store.fingerprint(of: configuration.urlTemplate).description.prefix(16)
         source = try configuration.source(named: name)
-        layout = configuration.layout
+        var layout = configuration.layout
+        // A template without a place for the scale has one picture of a tile for every screen.
+        let finest = try source.key(z: source.zooms.lowerBound, x: 0, y: 0, scale: layout.scales.upperBound)
+        if finest.tile?.scale != layout.scales.upperBound { layout.scales = 1...1 }
+        self.layout = layout
     }
 
     /// An imported package, or any other cache, shown without ever asking anybody.
@@ -79,13 +83,25 @@ public final class MapCache: MapCaching {
                     + (sourceName.map { ", and no tiles of \($0)" } ?? "; name one of them"))
         }
         // Never asked for: what is not there is not there.
-        var configuration = MapCacheConfiguration(urlTemplate: "file:///{z}/{x}/{y}")
+        var configuration = MapCacheConfiguration(urlTemplate: "file:///{z}/{x}/{y}{r}")
         configuration.sourceName = found.name.description
         configuration.minimumZ = zooms.lowerBound
         configuration.maximumZ = zooms.upperBound
         configuration.loadMode = .cacheOnly
-        configuration.scales = 1...1
+        configuration.scales = try Self.scales(of: found.name, in: cache.store)
         try self.init(configuration, cache: cache)
+    }
+
+    /// The scales that a source's tiles are in.
+    private static func scales(of source: SourceName, in store: TileStore) throws -> ClosedRange<Int> {
+        var selection = EntrySelection()
+        selection.source = source
+        var found: ClosedRange<Int>?
+        try store.forEachEntry(where: selection) { entry in
+            guard let scale = entry.key.tile?.scale else { return }
+            found = min(found?.lowerBound ?? scale, scale)...max(found?.upperBound ?? scale, scale)
+        }
+        return found ?? 1...1
     }
 
     // MARK: Tiles

@@ -1,6 +1,7 @@
 /// What of a tile's surroundings could stand in for it.
 struct StandIns: Hashable, Sendable {
-    /// So many zooms further out is the nearest tile whose picture is there; `nil` if there is none.
+    /// So many zooms further out is the nearest tile whose picture is there, 0 for the tile itself in another scale;
+    /// `nil` if there is none.
     var ancestor: Int?
     /// Which of the four tiles of the next zoom have pictures: bit 0 north-west, 1 north-east, 2 south-west, 3 south-east.
     var children: UInt8 = 0

@@ -8,9 +8,14 @@ public import TileStore
 public protocol RegionDownloaderDelegate: AnyObject {
     /// Another step is done; see ``RegionDownloader/percentageStep``.
     ///
-    /// The last call is for 100, and comes before ``regionDownloader(_:didFinish:)-(_,DownloadReport)``.
+    /// 100 is told only when every tile is there, and then last, before
+    /// ``regionDownloader(_:didFinish:)-(_,DownloadReport)``.
     func regionDownloader(_ downloader: RegionDownloader, didReach percentage: Double)
-    /// Every tile is settled, or it was cancelled or given up: the report tells, tile by tile where it failed.
+    /// The server is away, or asks to be left alone: the download waits for it.
+    ///
+    /// What it said last; called once for each time that it is away.
+    func regionDownloader(_ downloader: RegionDownloader, isWaitingBecause reason: TileCacheError)
+    /// It is over: `DownloadReport.verdict` tells whether everything is there, and if not, what is missing and why.
     func regionDownloader(_ downloader: RegionDownloader, didFinish report: DownloadReport)
     /// It could not begin: a server whose terms forbid it, a cache that cannot be written.
     func regionDownloader(_ downloader: RegionDownloader, didFail error: any Error)
@@ -19,6 +24,8 @@ public protocol RegionDownloaderDelegate: AnyObject {
 extension RegionDownloaderDelegate {
     /// Does nothing.
     public func regionDownloader(_ downloader: RegionDownloader, didReach percentage: Double) {}
+    /// Does nothing.
+    public func regionDownloader(_ downloader: RegionDownloader, isWaitingBecause reason: TileCacheError) {}
     /// Does nothing.
     public func regionDownloader(_ downloader: RegionDownloader, didFinish report: DownloadReport) {}
     /// Does nothing.
@@ -53,18 +60,20 @@ public final class RegionDownloader {
     /// - Parameters:
     ///   - shape: A box, polygon or corridor, across the antimeridian too.
     ///   - zooms: Which zooms; those that the map does not have are left out.
-    ///   - scale: Pixels per point.
+    ///   - scale: Pixels per point; `nil` for the most that the map has tiles for (``TileLayout/scales``), which are those
+    ///     that screens of today ask for. A screen with fewer pixels is drawn from them too.
     ///   - name: Under which the region is kept; `nil` to keep nothing.
     ///   - mapCache: The map.
     /// - Throws: `TileCacheError` with `TileCacheError.Code.invalidRegion`.
     public init(
-        _ shape: RegionShape, zooms: ClosedRange<Int>, scale: Int = 1, named name: String?, of mapCache: MapCache
+        _ shape: RegionShape, zooms: ClosedRange<Int>, scale: Int? = nil, named name: String?, of mapCache: MapCache
     )
         throws
     {
         self.mapCache = mapCache
         self.name = name
-        coverage = try mapCache.source.coverage(shape, zooms: zooms, scale: scale)
+        coverage = try mapCache.source.coverage(
+            shape, zooms: zooms, scale: scale ?? mapCache.layout.scales.upperBound)
     }
 
     /// How many tiles there are, known exactly before anything is asked for.
@@ -119,9 +128,9 @@ public final class RegionDownloader {
     /// Ends it; what has come stays.
     public func cancel() { download?.cancel() }
 
-    /// Tries the failed tiles again, and only those; does nothing before an end.
+    /// Tries again what is missing, as `TileDownload.retryFailed()` does; does nothing before an end.
     public func retryFailed() {
-        guard let download, download.progress.isComplete else { return }
+        guard let download, download.isOver else { return }
         let retry = download.retryFailed()
         self.download = retry
         watch(retry)
@@ -131,8 +140,13 @@ public final class RegionDownloader {
         let step = max(percentageStep, 0.1)
         watcher = Task { [weak self] in
             var steps = PercentageSteps(step: step)
+            var wasWaiting = false
             for await progress in download.updates() {
                 guard let self, !Task.isCancelled else { return }
+                if progress.isWaiting, !wasWaiting, let reason = download.obstacle {
+                    delegate?.regionDownloader(self, isWaitingBecause: reason)
+                }
+                wasWaiting = progress.isWaiting
                 if let reached = steps.reached(progress) { delegate?.regionDownloader(self, didReach: reached) }
             }
             let report = await download.report()
@@ -150,7 +164,7 @@ struct PercentageSteps {
 
     init(step: Double) { self.step = step }
 
-    /// The percentage, if it is another step; 100 once, when all is settled.
+    /// The percentage, if it is another step; 100 once, when all is there.
     mutating func reached(_ progress: DownloadProgress) -> Double? {
         let percentage = progress.fraction * 100
         guard percentage >= 100 ? told < 100 : percentage >= told + step else { return nil }

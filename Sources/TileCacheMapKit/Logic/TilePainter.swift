@@ -135,16 +135,27 @@ final class TilePainter<Picture: Sendable>: Sendable {
     }
 
     /// What could be drawn in place of a tile: a part of the nearest tile further out, then the four of the next zoom.
+    ///
+    /// Each in the tile's own scale if it is there, else in another: a region of one scale fills a screen of another.
     private func standIns(
         for placement: TilePlacement, _ layout: TileLayout, _ layers: inout [PaintedLayer<Picture>]
     ) -> StandIns {
         var found = StandIns.none
         let tile = placement.tile
-        func layer(_ other: TileAddress, clip: PlaneRect?) -> PaintedLayer<Picture>? {
-            let state = source.state(of: other)
-            guard state.content == .picture, let picture = picture(of: other, state) else { return nil }
-            return PaintedLayer(
-                picture: picture, tile: other, rect: PlaneRect(other).shifted(by: placement.shift), clip: clip)
+        func layer(_ place: TileAddress, clip: PlaneRect?, ownScale: Bool = true) -> PaintedLayer<Picture>? {
+            for other in place.inScales(of: layout) where ownScale || other.scale != place.scale {
+                let state = source.state(of: other)
+                guard state.content == .picture, let picture = picture(of: other, state) else { continue }
+                return PaintedLayer(
+                    picture: picture, tile: other, rect: PlaneRect(other).shifted(by: placement.shift), clip: clip)
+            }
+            return nil
+        }
+        // The same place in another scale is nearer than any other tile.
+        if let layer = layer(tile, clip: nil, ownScale: false) {
+            found.ancestor = 0
+            layers.append(layer)
+            return found
         }
         var front: [PaintedLayer<Picture>] = []
         if tile.z < layout.zooms.upperBound {
@@ -239,5 +250,17 @@ final class TilePainter<Picture: Sendable>: Sendable {
         guard state.withLock({ $0.generation == generation }) else { return }
         onChange(placement.rect)
         if placement.shift != 0 { onChange(PlaneRect(placement.tile)) }
+    }
+}
+
+extension TileAddress {
+    /// The tile in its own scale, then in the other scales that a map has, the finest first.
+    fileprivate func inScales(of layout: TileLayout) -> [TileAddress] {
+        guard layout.scales.count > 1 else { return [self] }
+        return [self]
+            + layout.scales.reversed().filter { $0 != scale }.compactMap {
+                // A scale that an address cannot have is no tile.
+                try? TileAddress(z: z, x: x, y: y, scale: $0, format: format)
+            }
     }
 }
