@@ -3,7 +3,7 @@ import TileStore
 
 /// The exit statuses that scripts may rely on (those of sysexits.h, where it has one).
 enum ExitStatus: Int32 {
-    /// The check found something: damage, or tiles that failed.
+    /// The check found something: damage; or tiles are missing after a seed or a revalidation.
     case found = 1
     /// The command line does not say what to do.
     case usage = 64

@@ -185,15 +185,41 @@ struct SeedTests {
         let outcome = try Child(["seed", cache, "--source", "s"] + arguments).wait()
         #expect(outcome.status == 64, "\(outcome.messages)")
         #expect(outcome.messages.hasPrefix("tilegc: "))
+        #expect(!FileManager.default.fileExists(atPath: cache), "what is refused leaves no cache behind")
+    }
+
+    @Test func aRegionIsUnpinnedAloneOrDeletedWithItsTiles() async throws {
+        let origin = try await origin()
+        _ = try seed(origin, "--bbox", "0,0,1,1", "--zoom", "0-3", "--region", "kept")
+        let kept = try succeed("regions", "rm", cache, "kept", "--keep-tiles")
+        #expect(kept.text == "Unpinned region kept. Its tiles stay until the cache's limits evict them.\n")
+        #expect(try tilegc("ls", cache, "--json").lines.count == 4)
+        _ = try seed(origin, "--bbox", "0,0,1,1", "--zoom", "0-3", "--region", "gone")
+        #expect(try succeed("regions", "rm", cache, "gone").text.contains("Removed 4 entries"))
+        #expect(try tilegc("ls", cache, "--json").lines.isEmpty)
     }
 
     @Test func aServerThatIsGoneIsSaidOnceAndSoon() async throws {
         let origin = try await origin()
         try await origin.stop()
-        let outcome = try seed(origin, "--bbox", "0,0,1,1", "--zoom", "0-1")
+        let outcome = try seed(origin, "--bbox", "0,0,1,1", "--zoom", "0-1", "--patience", "2s")
         #expect(outcome.status == 1)
-        #expect(try figures(outcome)["failed"] == 2)
-        #expect(outcome.messages.contains("127.0.0.1"))
+        let report = try outcome.json()
+        #expect(report["failed"] as? Int == 0 && report["pending"] as? Int == 2 && report["missing"] as? Int == 2)
+        #expect(report["complete"] as? Bool == false && report["present"] as? Int == 0)
+        let lines = outcome.messages.split(separator: "\n")
+        #expect(lines.first?.contains("127.0.0.1") == true && lines.first?.contains("waiting for the server") == true)
+        #expect(lines.last == "tilegc: 2 tiles of 2 missing; run it again for the rest")
+        #expect(!outcome.messages.contains("asked again"), "nobody asks again")
+    }
+
+    @Test func whatTheServerForbidsToStoreIsNoSuccess() async throws {
+        let origin = try await origin([.cacheControl: "no-store"])
+        let outcome = try seed(origin, "--bbox", "0,0,1,1", "--zoom", "0-3", "--region", "r")
+        #expect(outcome.status == 1)
+        let report = try outcome.json()
+        #expect(report["fetched"] as? Int == 0 && report["failed"] as? Int == 4 && report["present"] as? Int == 0)
+        #expect(outcome.messages.contains("no-store"))
     }
 
     @Test func noCacheIsNoInput() async throws {

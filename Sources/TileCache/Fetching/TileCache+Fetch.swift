@@ -369,7 +369,8 @@ extension TileCache {
     private static func forbidsStoring(_ key: TileKey, _ request: HTTPRequest) -> TileCacheError {
         TileCacheError(
             .notStored,
-            "\(key): \(host(of: request)) forbids storing it (no-store, or Vary: *), so that it cannot be kept", key: key)
+            "\(key): \(host(of: request)) forbids storing it (no-store, or Vary: *), so that it cannot be kept",
+            key: key)
     }
 
     /// The server says that what is stored still holds; `nil` if it confirms something else.

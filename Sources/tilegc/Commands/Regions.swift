@@ -5,7 +5,7 @@ import TileStore
 struct Regions: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "regions",
-        abstract: "Lists pinned regions, or removes one.",
+        abstract: "Lists pinned regions, or removes one with its tiles.",
         subcommands: [ListRegions.self, RemoveRegion.self],
         defaultSubcommand: ListRegions.self)
 }
@@ -54,14 +54,15 @@ struct ListRegions: ParsableCommand {
 struct RemoveRegion: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "rm",
-        abstract: "Unpins a region and removes its tiles, except those that another region covers.")
+        abstract: "Unpins a region and deletes its tiles, except those that another region covers.",
+        discussion: "With --keep-tiles the tiles stay, like any others: the cache's limits may evict them.")
 
     @OptionGroup var cache: CacheArgument
 
     @Argument(help: "The region's name.")
     var name: String
 
-    @Flag(help: "Only unpin: the tiles stay until eviction takes them.")
+    @Flag(help: "Only unpin: delete no tiles.")
     var keepTiles = false
 
     @OptionGroup var report: ReportOptions
@@ -82,7 +83,9 @@ struct RemoveRegion: ParsableCommand {
         if report.json {
             try output.line(.object(removed.fields))
         } else {
-            try output.line("Unpinned region \(name). \(removed.sentence(planned: false)).")
+            let tiles =
+                keepTiles ? "Its tiles stay until the cache's limits evict them" : removed.sentence(planned: false)
+            try output.line("Unpinned region \(name). \(tiles).")
         }
         try output.finish()
     }

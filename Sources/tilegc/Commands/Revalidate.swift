@@ -9,7 +9,8 @@ struct Revalidate: AsyncParsableCommand {
         abstract: "Asks the server whether stale tiles still hold, and fetches those that have changed.",
         discussion: """
             Those that have been stale longest come first. Without a selection, all stale tiles of the source are meant; \
-            what is fresh is never asked for ('tilegc expire' makes it stale).
+            what is fresh is never asked for ('tilegc expire' makes it stale). Exit status 1 means that some could not be \
+            had: the report says how many and why.
             """)
 
     @OptionGroup var cache: CacheArgument
@@ -25,17 +26,11 @@ struct Revalidate: AsyncParsableCommand {
         let source = try server.tileSource()
         Interrupt.watch()
         let fetcher = try server.open(cache, createIfMissing: false)
-        do {
+        try await fetcher.run(report) { cache in
             var options = server.options
             options.priority = .refresh
-            let download = try await fetcher.cache.refreshStale(
+            return try await cache.refreshStale(
                 source, limit: limit ?? .max, where: select.selection, options: options)
-            let result = await fetcher.watch(download)
-            try await fetcher.close()
-            try DownloadFigures(report: result).write(report)
-        } catch let error as TileCacheError {
-            try await fetcher.close()
-            throw Failure(.usage, error.message)
         }
     }
 }

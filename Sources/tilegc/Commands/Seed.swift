@@ -11,6 +11,8 @@ struct Seed: AsyncParsableCommand {
             Asks only for what is missing or stale, so an interrupted run is completed, and an old area brought up to \
             date, by running it again: what has not changed costs the server an answer without a body. With --region \
             the area is pinned: no limit evicts it until 'tilegc regions rm'. Hosts whose terms forbid it are refused.
+
+            Exit status 1 means that tiles are missing at the end: the report says how many and why. Run it again for those.
             """)
 
     @OptionGroup var cache: CacheArgument
@@ -43,17 +45,18 @@ struct Seed: AsyncParsableCommand {
         do { coverage = try source.coverage(.box(bbox), zooms: zoom, scale: scale) } catch let error as TileCacheError {
             throw Failure(.usage, error.message)
         }
+        // Before there is a cache: what is refused leaves none behind.
+        do {
+            _ = try TileCache.checkDownload(
+                source, coverage, named: region, options: server.options, bulkAllowedHosts: server.bulkAllowedHosts)
+        } catch let error as TileCacheError {
+            throw Failure(.usage, error.message)
+        }
         if dryRun { return try count(source, coverage) }
         Interrupt.watch()
         let fetcher = try server.open(cache, createIfMissing: true)
-        do {
-            let download = try await fetcher.cache.download(source, coverage, named: region, options: server.options)
-            let result = await fetcher.watch(download)
-            try await fetcher.close()
-            try DownloadFigures(report: result).write(report)
-        } catch let error as TileCacheError {
-            try await fetcher.close()
-            throw Failure(.usage, error.message)
+        try await fetcher.run(report) { cache in
+            try await cache.download(source, coverage, named: region, options: server.options)
         }
     }
 

@@ -12,8 +12,27 @@ struct Fetcher {
         cache = TileCache(store: store, transport: transport, configuration: configuration)
     }
 
+    /// Starts a download, shows it until it is over, closes everything, and reports.
+    ///
+    /// - Throws: ``Failure`` with the status that the outcome deserves.
+    func run(_ options: ReportOptions, _ start: (TileCache) async throws -> TileDownload) async throws {
+        let result: DownloadReport
+        do {
+            result = await watch(try await start(cache))
+        } catch {
+            // The first error is the one to tell.
+            do { try await close() } catch let second { Message.print("closing the cache: \(second)") }
+            if let error = error as? TileCacheError { throw Failure(.usage, error.message) }
+            throw error
+        }
+        try await close()
+        try DownloadFigures(report: result).write(options)
+    }
+
     /// Shows a download's progress until it is over; an interrupt ends it.
-    func watch(_ download: TileDownload) async -> DownloadReport {
+    ///
+    /// Says at once what goes wrong: the first tile that fails, and each time why the server is waited for.
+    private func watch(_ download: TileDownload) async -> DownloadReport {
         var progress = Progress()
         // A server that hangs makes no progress, and the user wants to stop all the same.
         let watcher = Task {
@@ -21,8 +40,17 @@ struct Fetcher {
             download.cancel()
         }
         defer { watcher.cancel() }
+        var (toldFailure, toldObstacle) = (false, false)
         for await state in download.updates() {
-            progress.show(state.done, of: state.total, "tiles, \(Figure.size(state.bytes))")
+            if !toldFailure, let failure = download.firstFailure {
+                Message.print(failure.error.message)
+                toldFailure = true
+            }
+            if state.isWaiting, !toldObstacle, let obstacle = download.obstacle {
+                Message.print("\(obstacle.message); waiting for the server")
+            }
+            toldObstacle = state.isWaiting
+            progress.show(state.done - state.failed, of: state.total, "tiles, \(Figure.size(state.bytes))")
         }
         progress.clear()
         return await download.report()
@@ -41,13 +69,25 @@ struct DownloadFigures {
 
     private var progress: DownloadProgress { report.progress }
 
-    /// The fields that scripts rely on: `tiles` is the sum of the five that follow it.
+    private var missing: Int { report.shortfalls.reduce(0) { $0 + $1.tiles } }
+
+    /// The fields that scripts rely on: `tiles` is the sum of the five that follow it; `missing` counts `failed`,
+    /// `pending` and what was evicted or removed meanwhile.
     var json: JSON {
         .object([
             ("tiles", .integer(progress.done)), ("fetched", .integer(progress.fetched)),
             ("revalidated", .integer(progress.revalidated)), ("unchanged", .integer(progress.unchanged)),
             ("negative", .integer(progress.absent)), ("failed", .integer(progress.failed)),
-            ("bytes", .integer(progress.bytes)),
+            ("bytes", .integer(progress.bytes)), ("pending", .integer(progress.pending)),
+            ("present", report.present.map { .integer($0) } ?? .null), ("missing", .integer(missing)),
+            ("complete", .bool(report.verdict == .complete)),
+            (
+                "reasons",
+                .array(
+                    report.shortfalls.map {
+                        .object([("tiles", .integer($0.tiles)), ("reason", .string($0.reason.message))])
+                    })
+            ),
         ])
     }
 
@@ -55,26 +95,25 @@ struct DownloadFigures {
         "\(Figure.count(progress.done, "tile")): \(Figure.count(progress.fetched)) fetched "
             + "(\(Figure.size(progress.bytes))), \(Figure.count(progress.revalidated)) revalidated, "
             + "\(Figure.count(progress.unchanged)) unchanged, \(Figure.count(progress.absent)) absent, "
-            + "\(Figure.count(progress.failed)) failed."
+            + "\(Figure.count(progress.failed)) failed"
+            + (progress.pending > 0 ? "; \(Figure.count(progress.pending)) not had." : ".")
     }
 
     /// Writes the report, then ends with the status that the outcome deserves.
     func write(_ options: ReportOptions) throws {
-        for failure in report.failures.prefix(5) { Message.print(failure.error.message) }
-        if report.failures.count > 5 {
-            Message.print("… and \(Figure.count(progress.failed - 5)) more tiles that could not be had")
-        }
         let output = StandardOutput()
         try options.json ? output.line(json) : output.line(text)
         try output.finish()
-        if let error = report.stoppedBy {
-            throw Failure(.found, "given up, since nobody answers: \(error.message); run it again for the rest")
-        }
         if report.wasCancelled {
             throw Failure(.interrupted, "interrupted: what was fetched so far stays; run it again for the rest")
         }
-        if progress.failed > 0 {
-            throw Failure(.found, "\(Figure.count(progress.failed, "tile")) could not be had; run it again for those")
+        guard report.verdict != .complete else { return }
+        for failure in report.failures.prefix(5) { Message.print(failure.error.message) }
+        for shortfall in report.shortfalls {
+            Message.print("\(Figure.count(shortfall.tiles, "tile")) missing: \(shortfall.reason.message)")
         }
+        throw Failure(
+            .found,
+            "\(Figure.count(missing, "tile")) of \(Figure.count(progress.total)) missing; run it again for the rest")
     }
 }

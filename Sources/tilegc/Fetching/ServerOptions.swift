@@ -49,6 +49,13 @@ struct ServerOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
+            "How long to wait for a server that has stopped answering or asks to be left alone: 10m, 2h. One that never "
+                + "answered is given up after 15 s.", valueName: "age"),
+        transform: ArgumentValues.age)
+    var patience: Int = 600
+
+    @Option(
+        help: ArgumentHelp(
             "A host whose terms forbid downloading regions to the public, but allow it to you. Repeatable.",
             valueName: "host"))
     var allowBulk: [String] = []
@@ -93,8 +100,13 @@ struct ServerOptions: ParsableArguments {
         var options = DownloadOptions()
         options.concurrency = concurrency
         options.requestsPerSecond = rate
+        options.patience = .seconds(patience)
+        options.firstPatience = .seconds(min(patience, 15))
         return options
     }
+
+    /// The hosts of `--allow-bulk`.
+    var bulkAllowedHosts: Set<String> { Set(allowBulk.map { $0.lowercased() }) }
 
     /// Opens a cache with a connection to the world.
     func open(_ argument: CacheArgument, createIfMissing: Bool) throws -> Fetcher {
@@ -103,7 +115,7 @@ struct ServerOptions: ParsableArguments {
         // Nobody looks at a map here: all requests are the download's.
         configuration.requestsForVisible = 0
         configuration.userAgent = userAgent ?? "tilegc/\(LibraryVersion.text) swift-tile-cache"
-        configuration.bulkAllowedHosts = Set(allowBulk.map { $0.lowercased() })
+        configuration.bulkAllowedHosts = bulkAllowedHosts
         var transport = AsyncHTTPClientTransport.Configuration()
         transport.connectionsPerHost = concurrency
         return Fetcher(
