@@ -42,9 +42,9 @@ extension TileStore {
     /// In durable mode, where there is something to doubt; else nothing. Blobs that were written before the machine's last
     /// start have to be hashed first, which ``verify(quick:repair:progress:)`` does.
     func syncEverything() throws {
-        guard isDurable, !isReadOnly, !suspicious.withLock({ $0 }), tables.read({ t, _ in t.boot != nil }) else {
-            return
-        }
+        guard isDurable, !isReadOnly, !suspicious.withLock({ $0 }) else { return }
+        try catchUp()
+        guard tables.read({ t, _ in t.boot != nil }) else { return }
         for _ in 0..<3 {
             let seen = try hold { ledger in (isMarked(ledger), ledger.loads, ledger.followedBytes) }
             guard seen.0 else { return }
