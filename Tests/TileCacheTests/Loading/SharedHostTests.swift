@@ -190,7 +190,7 @@ struct SharedHostTests {
                 ? .answer(302, [.location: "https://tile.openstreetmap.org/1.png"]) : .answer(200)
         }
         await #expect(throws: FetchFailure.self) {
-            try await lab.cache.update(source, lab.key(), DownloadOptions())
+            try await lab.cache.update(source, lab.key(), DownloadOptions(), RequestMeter())
         }
         #expect(lab.transport.count == 1)
     }
@@ -206,7 +206,7 @@ struct SharedHostTests {
             try await door.pass()
             return .answer(502)
         }
-        let download = Task { try await lab.cache.update(source, key, DownloadOptions()) }
+        let download = Task { try await lab.cache.update(source, key, DownloadOptions(), RequestMeter()) }
         await until { door.waiting == 1 }
         let isOver = Locked(false)
         let visible = Task {
@@ -230,7 +230,7 @@ struct SharedHostTests {
             try await door.pass()
             return .answer(302, [.location: "https://tile.openstreetmap.org/1.png"])
         }
-        let download = Task { try await lab.cache.update(source, key, DownloadOptions()) }
+        let download = Task { try await lab.cache.update(source, key, DownloadOptions(), RequestMeter()) }
         await until { door.waiting == 1 }
         let visible = Task { try await lab.load(from: source)?.origin }
         await until { lab.cache.flights.waiters(for: FlightKey(key: key, isStored: true)) == 2 }
