@@ -29,7 +29,7 @@ struct CompletenessTests {
         }
         try await withProxy(origin) { proxy async throws in
             let wire = try proxy.connect()
-            wire.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+            wire.send("GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
             #expect(wire.take(through: "half") != nil)
             gate.open()
             #expect(!String(decoding: wire.takeAll(), as: UTF8.self).contains("0\r\n\r\n"))
@@ -48,7 +48,7 @@ struct CompletenessTests {
         }
         try await withProxy(origin) { proxy async throws in
             let wire = try proxy.connect()
-            wire.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+            wire.send("GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
             let text = wire.takeAll().suffix(7)
             #expect(!text.elementsEqual("\r\n0\r\n\r\n".utf8))
         }
