@@ -15,6 +15,8 @@ import TileStore
 ///
 /// - A connection that could not be made fails its requests at once. Only one thing is tried twice: a request that went
 ///   out on a kept connection just when the server closed it, so that no answer came (RFC 9112 section 9.3.1).
+/// - A body without a length or chunks is complete only if the server ended the connection in order: not after a reset,
+///   nor over TLS without close_notify.
 /// - A byte of a header value that is not UTF-8 arrives as U+FFFD.
 /// - It starts no task of its own (`Scripts/bench-transport.sh` measures what a request costs),
 ///   and holds at most the body and a few reads.

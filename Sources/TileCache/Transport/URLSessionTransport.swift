@@ -13,6 +13,9 @@ import FoundationNetworking
 ///   `Content-Encoding` and `Content-Length`. A request that names no `Accept-Encoding` asks for `identity`.
 /// - Header fields of one name arrive joined by commas into one.
 ///
+/// It cannot tell how a connection ended: a body without a length or chunks that is cut off, by a reset or over TLS without
+/// close_notify, may count as complete where URLSession says so. `AsyncHTTPClientTransport` fails such an answer.
+///
 /// On Linux, use `AsyncHTTPClientTransport` from `TileCacheNIO` where you can: it is five times faster. What URLSession
 /// cannot keep there:
 /// - The body limit holds for what this transport keeps. URLSession itself may have read tens of megabytes by then.
