@@ -139,12 +139,12 @@ struct ManyAskersTests {
         let tasks = (1...10).map { x in Task { await lab.failure(x)?.code } }
         await until { door.waiting == 2 && lab.cache.gate.waiting("tiles.example") == 8 }
         try lab.cache.close()
-        for task in tasks { #expect(await task.value == .cancelled) }
+        for task in tasks { #expect(await task.value == .closed) }
         await until { lab.transport.active == 0 && lab.cache.gate.hostCount == 0 }
         #expect(lab.transport.count == 2)
         await #expect(throws: StoreError.self) { try await lab.load(1) }
         // Not even a mode that needs no cache sends anything any more.
-        #expect(await lab.failure(1, .serverOnly)?.code == .cancelled)
+        #expect(await lab.failure(1, .serverOnly)?.code == .closed)
         #expect(lab.transport.count == 2)
     }
 
