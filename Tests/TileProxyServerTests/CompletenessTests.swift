@@ -96,7 +96,8 @@ struct CompletenessTests {
     func aTileThatAResetCutsOffIsTruncated() async throws {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         let origin = try await LocalOrigin.start { _ in .raw(.text("HTTP/1.1 200 OK\n\nhalf"), .reset) }
-        let transport = LoopTransport(group: group, connectionsPerHost: 4, other: NoTransport())
+        let none = NoTransport()
+        let transport = LoopTransport(group: group, connectionsPerHost: 4, other: none, otherForRedirects: none)
         for _ in 0..<20 {
             await #expect(throws: TransportError.self) {
                 try await transport.send(TransportRequest(head: origin.request("/"), timeout: .seconds(300)))

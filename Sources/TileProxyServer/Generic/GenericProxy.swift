@@ -43,7 +43,6 @@ package final class GenericCache: Sendable {
     let flights = Flights()
     let changes = Changes()
     let health: OriginHealth
-    let failures: FailureReports
     let budget: StagingBudget
     let failures: RepeatedFailures
     let tls: NIOSSLContext?
@@ -60,7 +59,6 @@ package final class GenericCache: Sendable {
         failures = RepeatedFailures(settings.logger)
         worker = StoreWorker(store: store, logger: settings.logger)
         health = OriginHealth(ticks: settings.ticks, random: settings.random)
-        failures = FailureReports(ticks: settings.ticks)
         budget = StagingBudget(limit: settings.stagingBytes)
         var tls = TLSConfiguration.makeClientConfiguration()
         if let file = settings.certificateAuthorities { tls.additionalTrustRoots = [.file(file)] }

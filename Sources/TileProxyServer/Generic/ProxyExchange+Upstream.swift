@@ -311,25 +311,19 @@ extension ProxyExchange: UpstreamReceiver {
         switch update {
         case .refresh:
             let job = StoreJob.update(candidate, stored, for: request)
-            var names: [HTTPField.Name] = []
-            if case .move = job {
-                // A refresh is tied to the version of the entry. A move writes a response, so it needs the right to.
-                guard beginStoring() else {
-                    confirmed(candidate, stored, isStored: false)
-                    return
-                }
-                names = Vary(stored.fields).names
-            }
-            perform(job) { [names] outcome in
-                if case .move = job, let permit = self.permit { self.cache.changes.endWriting(permit) }
+            perform(job) { outcome in
                 guard !outcome.isStored else {
                     self.confirmed(candidate, stored, isStored: true)
                     return
                 }
-                let metadata = entry(status: stored.status, fields: stored.fields, freshness: stored.freshness)
+                // A moved response answers other requests than before: those who wait ask by themselves.
+                guard case .refresh(_, let metadata) = job else {
+                    self.confirmed(candidate, stored, isStored: false)
+                    return
+                }
                 let held = Candidate(key: candidate.key, metadata, candidate.body, candidate.owner)
                 self.confirmed(
-                    candidate, stored, isStored: false, held: HeldAnswer(held, vary: names, for: self.request.fields))
+                    candidate, stored, isStored: false, held: HeldAnswer(held, vary: [], for: self.request.fields))
             }
         case .leave: confirmed(candidate, stored, isStored: false)
         case .remove:
@@ -356,8 +350,18 @@ extension ProxyExchange: UpstreamReceiver {
     /// Carries a job out on a thread that may wait, then goes on here; a failure is logged and costs nobody an answer.
     private func perform(_ job: StoreJob, then next: @escaping @Sendable (StoreJob.Outcome) -> Void) {
         let (keys, cache) = (keys, cache)
-        cache.worker.run(on: proxy.loop) { store in
-            try job.perform(store, keys)
+        var writing: Changes.Permit?
+        if case .move = job {
+            // A refresh is tied to the version of the entry. A move writes a response, so it needs the right to.
+            guard let permit, cache.changes.beginWriting(permit) else {
+                next(StoreJob.Outcome(isStored: false))
+                return
+            }
+            writing = permit
+        }
+        cache.worker.run(on: proxy.loop) { [writing] store in
+            defer { if let writing { cache.changes.endWriting(writing) } }
+            return try job.perform(store, keys)
         } then: { result in
             switch result {
             case .success(let outcome): next(outcome)

@@ -397,14 +397,10 @@ final class ProxyExchange: @unchecked Sendable {
 
     /// Tells the log that the origin gave no answer, or none that can be used.
     func report(_ failure: UpstreamFailure) {
-        guard let count = cache.failures.failed(route.name) else { return }
         // A query may hold secrets.
         let path = request.target.prefix { $0 != "?" }
-        logger.warning(
-            "no answer from upstream",
-            metadata: [
-                "upstream": "\(route.name)", "why": "\(failure)", "path": "\(path)", "failures": "\(count)",
-            ])
+        let metadata: Logger.Metadata = ["upstream": "\(route.name)", "why": "\(failure)", "path": "\(path)"]
+        cache.failures.report(.warning, "no answer from upstream", kind: route.name.description, metadata)
     }
 
     /// Answers from what is stored, because the origin cannot.
