@@ -102,7 +102,8 @@ extension TileCache {
     ///
     /// - Parameter first: The host that was asked first: another one than `host` after a redirect.
     private func visit(
-        _ host: String, from first: String, _ request: HTTPRequest, _ redirects: Int, _ order: FetchOrder, _ ticket: FetchTicket
+        _ host: String, from first: String, _ request: HTTPRequest, _ redirects: Int, _ order: FetchOrder,
+        _ ticket: FetchTicket
     ) async throws -> Hop {
         // Closing cancels one fetch after another, and the slot of one may go to the next before its turn.
         if flights.isClosed { throw CancellationError() }
