@@ -2,7 +2,7 @@ import HTTPCaching
 import HTTPTypes
 import Testing
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct CacheStatusTests {
     static func status(_ cache: String, _ change: (inout CacheStatus) -> Void) -> String {
         var status = CacheStatus(cache: cache)

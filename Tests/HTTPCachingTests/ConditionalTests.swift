@@ -2,7 +2,7 @@ import HTTPCaching
 import HTTPTypes
 import Testing
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct ConditionalTests {
     static let modified = "Fri, 20 Nov 2026 12:00:00 GMT"
     static let date = "Sat, 21 Nov 2026 12:00:00 GMT"

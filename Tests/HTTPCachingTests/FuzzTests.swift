@@ -4,7 +4,7 @@ import Testing
 import TileStoreTesting
 
 /// Nothing that comes from outside is a trap: random and damaged messages, extreme numbers and times.
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct FuzzTests {
     @Test(arguments: Seeds.list(10))
     func noMessageIsATrap(seed: UInt64) {

@@ -2,7 +2,7 @@ import HTTPCaching
 import Testing
 import TileStoreTesting
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct HTTPDateTests {
     /// 1994-11-06 08:49:37 UTC, the example of RFC 9110.
     static let example = HTTPDate(seconds: 784_111_777)

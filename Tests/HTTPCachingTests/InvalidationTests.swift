@@ -2,7 +2,7 @@ import HTTPCaching
 import HTTPTypes
 import Testing
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct InvalidationTests {
     // RFC 3986 §5.4.1 and §5.4.2, against http://a/b/c/d;p?q; without fragments, which a cache has no use for.
     @Test(arguments: [

@@ -3,7 +3,7 @@ import HTTPTypes
 import Testing
 import TileStoreTesting
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct PropertyTests {
     @Test(arguments: Seeds.list(10))
     func addingNoStoreNeverPermitsStoring(seed: UInt64) {

@@ -9,7 +9,7 @@ import TileStore
 import TileStoreTesting
 
 /// Archives as sources of a cache.
-@Suite(.timeLimit(.minutes(30)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownThreads)
 struct ArchiveSourceTests {
     private let scratch: Scratch
     init() throws { scratch = try Scratch() }

@@ -4,7 +4,7 @@ import Testing
 import TileArchive
 import TileStore
 
-@Suite(.timeLimit(.minutes(30)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownThreads)
 struct PMTilesReaderTests {
     private let scratch: Scratch
     init() throws { scratch = try Scratch() }

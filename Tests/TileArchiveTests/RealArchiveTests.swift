@@ -4,7 +4,7 @@ import TileArchive
 import TileStore
 
 /// Real files, where the folder with them is named by `TILE_TEST_DATA`.
-@Suite(.serialized, .timeLimit(.minutes(30)), .ownThreads)
+@Suite(.serialized, .timeLimit(.minutes(60)), .ownThreads)
 struct RealArchiveTests {
     static let folder = ProcessInfo.processInfo.environment["TILE_TEST_DATA"]
 

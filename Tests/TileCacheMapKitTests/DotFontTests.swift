@@ -2,7 +2,7 @@ import Testing
 
 @testable import TileCacheMapKit
 
-@Suite(.timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(60)))
 struct DotFontTests {
     private func drawing(_ text: String) -> [String] {
         let dots = Set(DotFont.dots(text))

@@ -20,7 +20,7 @@ private final class Tracked {
     func abandoned(_ tile: TileAddress) { tracker.abandoned(tile) }
 }
 
-@Suite(.timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(60)))
 struct LoadTrackerTests {
     private let second: UInt64 = 1_000_000_000
     private let backoff = Backoff(first: .seconds(4), longest: .seconds(60))

@@ -4,7 +4,7 @@ import TileStore
 
 @testable import TileCacheMapKit
 
-@Suite(.timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(60)))
 struct MapCacheFolderTests {
     /// RFC 1321, appendix A.5, and lengths around a block's end.
     @Test(arguments: [

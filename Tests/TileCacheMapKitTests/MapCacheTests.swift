@@ -6,7 +6,7 @@ import TileStore
 @testable import TileCache
 @testable import TileCacheMapKit
 
-@Suite(.timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(60)))
 struct MapCacheTests {
     private let one: TileAddress
 

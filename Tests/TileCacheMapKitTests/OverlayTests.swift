@@ -53,7 +53,7 @@ private final class WatchedRenderer: CachedTileOverlayRenderer, @unchecked Senda
 
 private func value(_ rect: PlaneRect) -> CGRectValue { CGRectValue(rect.x, rect.y, rect.width, rect.height) }
 
-@Suite(.timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(60)))
 struct OverlayTests {
     private func path(_ tile: TileAddress) -> MKTileOverlayPath { tile.path(isFlipped: false) }
 
@@ -119,7 +119,7 @@ struct OverlayTests {
     }
 }
 
-@Suite(.timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(60)))
 struct RendererTests {
     @Test func aTileIsDrawnUprightInItsPlace() throws {
         let lab = try MapLab()
@@ -286,7 +286,7 @@ struct RendererTests {
     }
 }
 
-@Suite(.timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(60)))
 struct GridOverlayTests {
     @Test func eachTileShowsItsAddressAndWhatTheCacheHasOfIt() async throws {
         let lab = try MapLab()
@@ -319,7 +319,7 @@ struct GridOverlayTests {
     }
 }
 
-@Suite(.timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(60)))
 @MainActor
 struct MapViewTests {
     @Test func theOverlayGoesToTheLevelAskedForBelowWhatIsThere() throws {

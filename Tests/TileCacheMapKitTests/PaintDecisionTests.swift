@@ -2,7 +2,7 @@ import Testing
 
 @testable import TileCacheMapKit
 
-@Suite(.timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(60)))
 struct PaintDecisionTests {
     private static let fresh = CachedTileState(.picture)
     private static let stale = CachedTileState(.picture, isStale: true)

@@ -4,7 +4,7 @@ import TileStoreTesting
 
 @testable import TileCacheMapKit
 
-@Suite(.timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(60)))
 struct PictureCacheTests {
     private func entry(_ version: Int) -> PictureCache<String>.Entry { .init(picture: "p\(version)", version: version) }
 

@@ -29,7 +29,7 @@ private final class Watcher: RegionDownloaderDelegate {
     }
 }
 
-@Suite(.timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(60)))
 @MainActor
 struct RegionDownloaderTests {
     private let world: RegionShape

@@ -4,7 +4,7 @@ import TileStoreTesting
 
 @testable import TileCacheMapKit
 
-@Suite(.timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(60)))
 struct TileGridTests {
     private func scale(_ zoom: Int, _ size: Double = 256) -> Double {
         // Powers of two are exact.

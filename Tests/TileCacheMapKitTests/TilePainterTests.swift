@@ -42,7 +42,7 @@ private final class PainterLab: Sendable {
     func settle() async { await until { painter.isIdle } }
 }
 
-@Suite(.timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(60)))
 struct TilePainterTests {
     private func path(_ tile: TileAddress) -> String { "/\(tile.z)/\(tile.x)/\(tile.y).png" }
 

@@ -8,7 +8,7 @@ import TileCacheTesting
 import TileStore
 
 /// The whole cache against a real server that misbehaves: each time a named error or the stale tile, never a wrong one.
-@Suite(.timeLimit(.minutes(30)), .serialized)
+@Suite(.timeLimit(.minutes(60)), .serialized)
 struct CacheAgainstHostileOriginTests {
     /// What a server does wrong, and what the caller of the cache is told if nothing stale can help.
     struct Offence: Sendable, CustomTestStringConvertible {

@@ -9,7 +9,7 @@ import TileCacheTesting
 /// What ``TileTransport`` promises, asked of every transport.
 ///
 /// Known gaps of URLSession on Linux are named where they are.
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct TransportContractTests {
     // MARK: Answers
 

@@ -2,7 +2,7 @@ import Testing
 import TileCache
 import TileStoreTesting
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct URLTemplateTests {
     private let tile: TileAddress
 

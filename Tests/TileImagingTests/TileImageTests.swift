@@ -5,7 +5,7 @@ import Testing
 import TileImaging
 import TileStore
 
-@Suite(.timeLimit(.minutes(10)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownThreads)
 struct TileImageTests {
     private func enlarged(_ data: Data, _ x: Int, _ y: Int, _ side: Int, to size: Int) throws -> Seen {
         try Seen(

@@ -17,7 +17,7 @@ import Darwin
 #endif
 
 /// What the machine runs out of: connections, descriptors, disk.
-@Suite(.serialized, .timeLimit(.minutes(30)), .ownThreads)
+@Suite(.serialized, .timeLimit(.minutes(60)), .ownThreads)
 struct AbuseTests {
     private static let cached = reply("200 OK", ["Cache-Control: max-age=60"], "hello")
 

@@ -4,7 +4,7 @@ import Testing
 
 @testable import TileProxyServer
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct BodyParserTests {
     /// Decodes a chunked body that comes in pieces of a size: its bytes, and its trailers.
     private func chunked(_ text: String, piece: Int = .max) throws(Violation) -> (body: String, trailers: HTTPFields?)?

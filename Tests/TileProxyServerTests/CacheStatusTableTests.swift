@@ -3,7 +3,7 @@ import Testing
 @testable import TileProxyServer
 
 /// What each answer says of how it came about (RFC 9211 §2): one row for each way.
-@Suite(.timeLimit(.minutes(30)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownThreads)
 struct CacheStatusTableTests {
     typealias Step = CacheRow.Step
 

@@ -4,7 +4,7 @@ import Testing
 
 /// How a shared cache behaves, as its client and its origin see it: one row for each rule, in the order of the public
 /// HTTP cache test suite's chapters.
-@Suite(.timeLimit(.minutes(30)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownThreads)
 struct CacheTableTests {
     typealias Step = CacheRow.Step
 

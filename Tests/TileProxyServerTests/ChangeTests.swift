@@ -5,7 +5,7 @@ import TileStoreTesting
 @testable import TileProxyServer
 
 /// What an unsafe method does to what is stored, and to what is on its way there (RFC 9111 §4.4).
-@Suite(.timeLimit(.minutes(30)), .serialized, .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .serialized, .ownThreads)
 struct ChangeTests {
     @Test
     func aChangeVoidsPermitsAndWaitsForWhatIsBeingWritten() throws {

@@ -9,7 +9,7 @@ import TileStore
 @testable import TileProxyServer
 
 /// Which bodies are complete where only the end of the connection ends them (RFC 9112 §8, §9.8).
-@Suite(.timeLimit(.minutes(30)), .serialized, .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .serialized, .ownThreads)
 struct CompletenessTests {
     private static let endless = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\n\r\nhalf"
     private static let whole = reply("200 OK", ["Cache-Control: max-age=60"], "whole")

@@ -3,7 +3,7 @@ import Testing
 @testable import TileProxyServer
 
 /// What a 304, or the answer to a HEAD, changes about a stored response, besides its times.
-@Suite(.timeLimit(.minutes(30)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownThreads)
 struct ConfirmationTests {
     typealias Step = CacheRow.Step
     private static let short = ["Cache-Control: max-age=1", "ETag: \"a\""]

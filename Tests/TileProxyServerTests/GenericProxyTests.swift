@@ -6,7 +6,7 @@ import TileStoreTesting
 @testable import TileProxyServer
 
 /// The generic route where more than one request, or more than one step of one, matters.
-@Suite(.timeLimit(.minutes(30)), .serialized, .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .serialized, .ownThreads)
 struct GenericProxyTests {
     private static let get = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n"
 

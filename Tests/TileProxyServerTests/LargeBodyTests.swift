@@ -8,7 +8,7 @@ import TileStoreTesting
 @testable import TileProxyServer
 
 /// Stored bodies that are too large to be copied for every client.
-@Suite(.timeLimit(.minutes(30)), .serialized, .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .serialized, .ownThreads)
 struct LargeBodyTests {
     /// Eight megabytes in which every stretch can be told from every other.
     private static let text = (0..<1_000_000).map { String(10_000_000 + $0) }.joined()

@@ -7,7 +7,7 @@ import TileStoreTesting
 @testable import TileProxyServer
 
 /// Origins that fail are left alone for a while, longer each time, by whom that costs nothing but freshness.
-@Suite(.timeLimit(.minutes(30)), .serialized, .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .serialized, .ownThreads)
 struct OriginBackoffTests {
     private static let second: UInt64 = 1_000_000_000
 

@@ -7,7 +7,7 @@ import TileStore
 @testable import TileProxyServer
 
 /// The table of answers that are ready.
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct PreparedHitsTests {
     /// One entry of a store, which is as good as any other.
     private func withCandidate(_ body: (Candidate, TileStore) throws -> Void) throws {

@@ -3,7 +3,7 @@ import TileStore
 
 @testable import TileProxyServer
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct ProxyRouteTests {
     @Test(arguments: [
         ("/=http://127.0.0.1:8000", "root", "/a?b", "/a?b"), ("/fonts=https://h.test/x/", "fonts", "/fonts/a", "/x/a"),

@@ -5,7 +5,7 @@ import TileStoreTesting
 @testable import TileProxyServer
 
 /// What of a request goes on to an origin, and what must not.
-@Suite(.timeLimit(.minutes(30)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownThreads)
 struct RequestHygieneTests {
     private static let cached = reply("200 OK", ["Cache-Control: max-age=60"], "hello")
 

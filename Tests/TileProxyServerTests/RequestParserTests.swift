@@ -5,7 +5,7 @@ import TileStoreTesting
 
 @testable import TileProxyServer
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct RequestParserTests {
     private func parse(_ text: [UInt8], limits: ServerLimits = ServerLimits()) throws(Violation) -> RequestHead? {
         var parser = RequestParser(limits: limits)

@@ -7,7 +7,7 @@ import TileStore
 @testable import TileProxyServer
 
 /// The server as a client sees it, over a socket.
-@Suite(.timeLimit(.minutes(30)), .serialized, .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .serialized, .ownThreads)
 struct ServerTests {
     private let cached = reply("200 OK", ["Cache-Control: max-age=60"], "hello")
 

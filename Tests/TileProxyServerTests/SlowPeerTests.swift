@@ -7,7 +7,7 @@ import TileStoreTesting
 @testable import TileProxyServer
 
 /// Clients that send or read slowly, and what they must not take from others.
-@Suite(.timeLimit(.minutes(30)), .serialized, .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .serialized, .ownThreads)
 struct SlowPeerTests {
     // MARK: The rule
 

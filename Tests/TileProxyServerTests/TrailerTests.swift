@@ -4,7 +4,7 @@ import TileStore
 @testable import TileProxyServer
 
 /// What may come behind a body, and who gets it.
-@Suite(.timeLimit(.minutes(30)), .serialized, .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .serialized, .ownThreads)
 struct TrailerTests {
     @Test
     func trailersAreForThoseWhoAskForThem() async throws {

@@ -5,7 +5,7 @@ import TileCacheTesting
 @testable import TileProxyServer
 
 /// Origins behind TLS.
-@Suite(.timeLimit(.minutes(30)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownThreads)
 struct UpstreamTLSTests {
     private func withOrigin(_ body: (LocalOrigin, TestCertificate) async throws -> Void) async throws {
         guard let certificate = try TestCertificate() else { return print("no openssl command: not tested") }

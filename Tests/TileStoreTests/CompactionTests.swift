@@ -2,7 +2,7 @@ import Foundation
 import Testing
 import TileStore
 
-@Suite(.timeLimit(.minutes(30)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownThreads)
 struct CompactionTests {
     /// So many puts make the store compact by itself; who asks for it meanwhile waits for that, and is not sent away.
     @Test func askingWhileTheStoreCompactsByItselfIsNoError() throws {

@@ -5,7 +5,7 @@ import TileStoreTesting
 @testable import TileStore
 
 /// Entries that are remembered in the state that they had, and looked at again.
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct KnownEntryTests {
     private static func metadata(_ change: (inout TileMetadata) -> Void = { _ in }) -> TileMetadata {
         var metadata = TileMetadata(

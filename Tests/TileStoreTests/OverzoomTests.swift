@@ -2,7 +2,7 @@ import Testing
 import TileStore
 import TileStoreTesting
 
-@Suite(.timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(60)))
 struct OverzoomTests {
     struct Row: Sendable, CustomTestStringConvertible {
         var tile: (Int, Int, Int)

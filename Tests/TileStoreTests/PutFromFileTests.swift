@@ -2,7 +2,7 @@ import Foundation
 import Testing
 import TileStore
 
-@Suite(.timeLimit(.minutes(30)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownThreads)
 struct PutFromFileTests {
     private let metadata = TileMetadata(
         response: ResponseFields(mediaType: "image/png"), storedAt: Timestamp(seconds: 1_700_000_000),

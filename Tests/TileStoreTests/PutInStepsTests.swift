@@ -4,7 +4,7 @@ import TileStore
 import TileStoreTesting
 
 /// Batches that are at different steps at the same time.
-@Suite(.timeLimit(.minutes(30)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownThreads)
 struct PutInStepsTests {
     private let lab: Lab
 

@@ -3,7 +3,7 @@ import TileStoreTesting
 
 @testable import TileStore
 
-@Suite(.timeLimit(.minutes(30)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownThreads)
 struct RegionTests {
     private func covered(_ box: GeoBox, zoom: Int) throws -> Set<[Int]> {
         var tiles: Set<[Int]> = []

@@ -2,7 +2,7 @@ import Foundation
 import Testing
 import TileStore
 
-@Suite(.timeLimit(.minutes(30)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownThreads)
 struct TimestampTests {
     @Test(
         "Times are printed as RFC 3339",

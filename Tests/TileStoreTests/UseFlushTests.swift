@@ -5,7 +5,7 @@ import TileStoreTesting
 @testable import TileStore
 
 /// Uses are written down without anybody asking for it.
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct UseFlushTests {
     /// Uses were never written down by themselves where the first one came with a look for news, as it mostly does.
     @Test

@@ -11,7 +11,7 @@ import Darwin
 #endif
 
 /// `import` and `export` of MBTiles and PMTiles files.
-@Suite(.serialized, .timeLimit(.minutes(30)), .ownThreads)
+@Suite(.serialized, .timeLimit(.minutes(60)), .ownThreads)
 struct ArchiveTests {
     private let scratch: Scratch
     init() throws { scratch = try Scratch() }

@@ -9,7 +9,7 @@ import TileStoreTesting
 import CTileImaging
 #endif
 
-@Suite(.serialized, .timeLimit(.minutes(30)), .ownThreads)
+@Suite(.serialized, .timeLimit(.minutes(60)), .ownThreads)
 struct CoverageTests {
     private typealias Mark = CoverageMap.Mark
 

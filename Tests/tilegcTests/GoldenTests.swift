@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 /// Every command's report, as text and as JSON, on the sample cache.
-@Suite(.serialized, .timeLimit(.minutes(30)), .ownThreads)
+@Suite(.serialized, .timeLimit(.minutes(60)), .ownThreads)
 struct GoldenTests {
     struct Case: Sendable, CustomTestStringConvertible {
         var name: String

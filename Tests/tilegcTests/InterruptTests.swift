@@ -10,7 +10,7 @@ import Darwin
 #endif
 
 /// Commands that are stopped in the middle lose nothing that was done, and running them again completes them.
-@Suite(.serialized, .timeLimit(.minutes(30)), .ownThreads)
+@Suite(.serialized, .timeLimit(.minutes(60)), .ownThreads)
 struct InterruptTests {
     private let scratch: Scratch
     private let cache: String

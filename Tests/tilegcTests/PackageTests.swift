@@ -14,7 +14,7 @@ import Darwin
 #endif
 
 /// What `import` and `export` refuse, how they end, and what they say.
-@Suite(.serialized, .timeLimit(.minutes(30)), .ownThreads)
+@Suite(.serialized, .timeLimit(.minutes(60)), .ownThreads)
 struct PackageTests {
     private let scratch: Scratch
     init() throws { scratch = try Scratch() }

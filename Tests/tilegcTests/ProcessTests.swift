@@ -10,7 +10,7 @@ import Darwin
 #endif
 
 /// Real processes on one cache, killed at random moments.
-@Suite(.serialized, .timeLimit(.minutes(30)), .ownThreads)
+@Suite(.serialized, .timeLimit(.minutes(60)), .ownThreads)
 struct ProcessTests {
     /// One of the programs that work on the cache, started again whenever it ends.
     private final class Worker {

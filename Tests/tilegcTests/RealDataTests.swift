@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 /// Real tiles, where the folder with their archives is named by `TILE_TEST_DATA`.
-@Suite(.serialized, .timeLimit(.minutes(30)), .ownThreads)
+@Suite(.serialized, .timeLimit(.minutes(60)), .ownThreads)
 struct RealDataTests {
     struct Archive: Sendable, CustomTestStringConvertible {
         var name: String

@@ -12,7 +12,7 @@ import Darwin
 #endif
 
 /// `seed`, `revalidate` and `regions`, as processes, against a server on this machine.
-@Suite(.serialized, .timeLimit(.minutes(30)), .ownThreads)
+@Suite(.serialized, .timeLimit(.minutes(60)), .ownThreads)
 struct SeedTests {
     private let scratch: Scratch
     private let cache: String

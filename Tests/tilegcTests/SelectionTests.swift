@@ -3,7 +3,7 @@ import Testing
 import TileStore
 
 /// SELECT, and what `gc`, `rm`, `expire` and `limit` do with it.
-@Suite(.serialized, .timeLimit(.minutes(30)), .ownThreads)
+@Suite(.serialized, .timeLimit(.minutes(60)), .ownThreads)
 struct SelectionTests {
     private let scratch: Scratch
     private let cache: String

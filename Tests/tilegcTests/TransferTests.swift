@@ -3,7 +3,7 @@ import Testing
 import TileStore
 
 /// `import` and `export` of folders.
-@Suite(.serialized, .timeLimit(.minutes(30)), .ownThreads)
+@Suite(.serialized, .timeLimit(.minutes(60)), .ownThreads)
 struct TransferTests {
     private let scratch: Scratch
     private let cache: String

@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 /// What is refused: with which status, and with one line that begins with the program's name.
-@Suite(.serialized, .timeLimit(.minutes(30)), .ownThreads)
+@Suite(.serialized, .timeLimit(.minutes(60)), .ownThreads)
 struct UsageTests {
     static let wrong: [[String]] = [
         ["nonsense"], ["stats"], ["stats", "CACHE", "--nonsense"], ["show", "CACHE"], ["show", "CACHE", "a/1/2"],

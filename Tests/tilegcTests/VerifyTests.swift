@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 /// What `verify` finds, what it does about it, and what the other commands do with a damaged cache.
-@Suite(.serialized, .timeLimit(.minutes(30)), .ownThreads)
+@Suite(.serialized, .timeLimit(.minutes(60)), .ownThreads)
 struct VerifyTests {
     private let scratch: Scratch
     private let cache: String

@@ -14,7 +14,7 @@ import Darwin
 #endif
 
 /// Downloads whose server is away for a while, and downloads whose tiles cannot be kept.
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct DownloadOutageTests {
     /// Zooms 0 to 3 of the whole world: 85 tiles.
     private func world(_ source: TileSource, _ zooms: ClosedRange<Int> = 0...3) throws -> TileCoverage {

@@ -6,7 +6,7 @@ import TileStoreTesting
 @testable import TileCache
 
 /// Downloads of many tiles, against a server in memory and a clock that stands still.
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct DownloadTests {
     /// Zooms 0 to 3 of the whole world: 85 tiles.
     private func world(_ source: TileSource, _ zooms: ClosedRange<Int> = 0...3) throws -> TileCoverage {

@@ -4,7 +4,7 @@ import TileStore
 
 @testable import TileCache
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct PrefetchTests {
     @Test func aPlanHasEachTileOnceAndKeepsToTheZooms() throws {
         let center = try TileAddress(z: 5, x: 0, y: 0)

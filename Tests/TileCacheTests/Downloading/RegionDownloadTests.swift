@@ -5,7 +5,7 @@ import TileStore
 @testable import TileCache
 
 /// Regions: counted, pinned, kept, given back; and who may be asked for one.
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct RegionDownloadTests {
     private let swiss: RegionShape
 

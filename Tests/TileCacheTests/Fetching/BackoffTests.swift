@@ -3,7 +3,7 @@ import TileStoreTesting
 
 @testable import TileCache
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct BackoffTests {
     @Test func eachFailureDoublesTheWaitUpToTheLongest() {
         let backoff = Backoff(first: .seconds(1), longest: .seconds(300))

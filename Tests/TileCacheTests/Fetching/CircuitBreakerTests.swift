@@ -3,7 +3,7 @@ import TileStoreTesting
 
 @testable import TileCache
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct CircuitBreakerTests {
     private let backoff = Backoff(first: .seconds(2), longest: .seconds(60))
     private let second: UInt64 = 1_000_000_000

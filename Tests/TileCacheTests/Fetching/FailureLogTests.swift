@@ -4,7 +4,7 @@ import TileStoreTesting
 
 @testable import TileCache
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct FailureLogTests {
     private let clock = TestClock()
     private let log: FailureLog

@@ -4,7 +4,7 @@ import TileStore
 
 @testable import TileCache
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct HeldTilesTests {
     private let clock = TestClock()
 

@@ -4,7 +4,7 @@ import TileStoreTesting
 
 @testable import TileCache
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct HostGateTests {
     /// Counts who is inside, and in which order they came.
     private final class Inside: Sendable {

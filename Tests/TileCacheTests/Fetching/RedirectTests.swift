@@ -3,7 +3,7 @@ import Testing
 
 @testable import TileCache
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct RedirectTests {
     private func decide(
         _ location: String?,

@@ -5,7 +5,7 @@ import TileStore
 
 @testable import TileCache
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct ResponseRecordTests {
     private let now = Timestamp(seconds: 1_700_000_000)
     private let request = HTTPRequest(

@@ -4,7 +4,7 @@ import TileStore
 
 @testable import TileCache
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct RetryAfterTests {
     /// RFC 9110 §10.2.3, and what servers make of it.
     ///

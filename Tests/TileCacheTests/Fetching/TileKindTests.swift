@@ -4,7 +4,7 @@ import Testing
 
 @testable import TileCache
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct TileKindTests {
     private static let bodies: [(Data, BodySignature)] = [
         (Picture.png(1), .png), (Data([0xFF, 0xD8, 0xFF, 0xE0, 0]), .jpeg), (Data("RIFF....WEBPVP8 ".utf8), .webp),

@@ -14,7 +14,7 @@ import Musl
 import Darwin
 #endif
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct BadDiskTests {
     @Test func aFullDiskCostsTheCacheAndNotTheTile() async throws {
         let lab = try CacheLab()

@@ -15,7 +15,7 @@ import Darwin
 #endif
 
 /// Single rules of fetching, each once broken.
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct FetchRuleTests {
     // MARK: The hook
 

@@ -7,7 +7,7 @@ import TileStore
 /// Servers whose clock is wrong.
 ///
 /// The lab's clock begins at 1 700 000 000, which is Tue, 14 Nov 2023 22:13:20 GMT.
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct FutureDateTests {
     private func fields(_ date: String, _ tag: String = "\"a\"") -> HTTPFields {
         [.date: date, .cacheControl: "max-age=60", .eTag: tag]

@@ -35,7 +35,7 @@ enum Situation: CaseIterable {
     }
 }
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct LoadDecisionTests {
     /// Modes in rows, situations in columns, in the order of `Situation`.
     private static let first: [LoadMode: [LoadDecision]] = [

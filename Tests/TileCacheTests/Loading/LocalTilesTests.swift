@@ -6,7 +6,7 @@ import TileStoreTesting
 @testable import TileCache
 
 /// Sources whose tiles this machine has already.
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct LocalTilesTests {
     private struct Broken: Error, CustomStringConvertible {
         let description = "world.pmtiles is cut short"

@@ -6,7 +6,7 @@ import TileStoreTesting
 
 @testable import TileCache
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct ManyAskersTests {
     @Test func aThousandAskersOfAMissingTileCostOneRequest() async throws {
         let lab = try CacheLab()

@@ -5,7 +5,7 @@ import TileStore
 
 @testable import TileCache
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct OverzoomLoadTests {
     struct NoPicture: Error {}
 

@@ -6,7 +6,7 @@ import TileStoreTesting
 
 @testable import TileCache
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct RevalidationTests {
     @Test func a304BringsValidatorsAndExpiryUpToDateAndKeepsTheBlob() async throws {
         let lab = try CacheLab()

@@ -6,7 +6,7 @@ import TileStore
 @testable import TileCache
 
 /// Tokens, device names and regional hosts reach the server and nothing else.
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct SecretsTests {
     private let secret = "s3cr3t-t0ken"
 

@@ -6,7 +6,7 @@ import TileStore
 @testable import TileCache
 
 /// Who waits for whom at one host.
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct SharedHostTests {
     // MARK: The circuit breaker
 

@@ -7,7 +7,7 @@ import TileStore
 @testable import TileCache
 
 /// Bodies that are no tile, whatever their header says of them.
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct UntrueBodyTests {
     private static let page = Data("<!DOCTYPE html><title>Login</title>".utf8)
     private static let text = Data("Rate limit exceeded, try again later.\n".utf8)

@@ -3,7 +3,7 @@ import TileStore
 
 @testable import TileCache
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct BlockingPoolTests {
     @Test func everythingRunsOnAtMostSoManyThreads() async throws {
         let pool = BlockingPool(threads: 3)

@@ -20,7 +20,7 @@ struct WrongConfig: Sendable, CustomTestStringConvertible {
     }
 }
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct ConfigTests {
     static let secrets = SecretPlaces(
         environment: { ["TOKEN": "s3cret", "BAD": "a\u{7F}b"][$0] },

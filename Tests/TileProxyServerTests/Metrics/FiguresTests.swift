@@ -9,7 +9,7 @@ import TileStoreTesting
 
 @testable import TileProxyServer
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct FiguresTests {
     private func figures() throws -> Statistics {
         let statistics = Statistics(startedAt: Timestamp(seconds: 1_700_000_000))

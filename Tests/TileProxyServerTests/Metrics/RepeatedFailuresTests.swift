@@ -6,7 +6,7 @@ import TileStore
 @testable import TileProxyServer
 
 /// A disk that is full must not fill the log as well.
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct RepeatedFailuresTests {
     /// What was asked to be done later.
     private final class Later: Sendable {

@@ -3,7 +3,7 @@ import Testing
 @testable import TileProxyServer
 
 /// Under which hosts the page and the figures are served.
-@Suite(.timeLimit(.minutes(30)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownThreads)
 struct HostTests {
     private func status(_ lab: TileLab, _ path: String, _ host: String) throws -> Int? {
         let wire = try Wire(port: lab.server.port)

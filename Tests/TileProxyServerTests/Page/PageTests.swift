@@ -7,7 +7,7 @@ import TileStore
 
 @testable import TileProxyServer
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct PageTests {
     @Test
     func thePolicyPermitsThePagesOwnScriptAndNoOther() {

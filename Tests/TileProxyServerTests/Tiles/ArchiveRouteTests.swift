@@ -10,7 +10,7 @@ import TileStore
 @testable import TileProxyServer
 
 /// MBTiles, PMTiles and folders as sources of the proxy, asked over a socket.
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct ArchiveRouteTests {
     /// A folder for one test, removed when the value goes.
     private final class Scratch {

@@ -9,7 +9,7 @@ import TileStore
 @testable import TileProxyServer
 
 /// The transport over the proxy's own connections: what every transport promises, from the loops and from elsewhere.
-@Suite(.timeLimit(.minutes(30)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownThreads)
 struct LoopTransportTests {
     /// Knows only that it was asked.
     private final class Other: TileTransport {

@@ -9,7 +9,7 @@ import TileStoreTesting
 
 @testable import TileProxyServer
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct OverzoomRouteTests {
     /// A tile of the map that comes with the package, 256 by 256 pixels with a palette.
     private static func world() throws -> Data {

@@ -8,7 +8,7 @@ import TileStore
 @testable import TileProxyServer
 
 /// gzip'd tiles for clients that do not take gzip.
-@Suite(.timeLimit(.minutes(30)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownThreads)
 struct TileDecoderTests {
     private func digest(_ data: Data) -> BlobDigest { data.withUnsafeBytes { BlobDigest(hashing: $0) } }
 

@@ -18,7 +18,7 @@ struct ControlRow: Sendable, CustomTestStringConvertible {
     var testDescription: String { control }
 }
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct TileFieldsTests {
     static let now = HTTPDate(seconds: 1_700_000_000)
 

@@ -2,7 +2,7 @@ import Testing
 
 @testable import TileProxyServer
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct TilePathTests {
     private func target(_ path: String) -> String {
         Array(path.utf8).withUnsafeBytes { bytes in

@@ -9,7 +9,7 @@ import TileStoreTesting
 
 @testable import TileProxyServer
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct TileRouteTests {
     @Test
     func aTileIsFetchedOnceAndThenAHit() async throws {

@@ -25,7 +25,7 @@ final class FakeTransport: TileTransport {
     var hosts: [String] { asked.withLock { $0.map { "\($0.scheme ?? "")://\($0.authority ?? "")" } } }
 }
 
-@Suite(.timeLimit(.minutes(30)))
+@Suite(.timeLimit(.minutes(60)))
 struct UpstreamTransportTests {
     let clock = ManualClock()
     let statistics = Statistics(startedAt: Timestamp(seconds: 0))
