@@ -353,6 +353,18 @@ struct AccidentTests {
         #expect(try lab.store.verify().ok)
     }
 
+    @Test("A put mends a damaged blob that another process has put since this one last looked")
+    func putOverDamageOfABlobThatLookedNew() throws {
+        let lab = try Lab()
+        let other = try lab.another()
+        try lab.store.put(lab.bytes(0), for: lab.key(0), metadata: lab.metadata())
+        lab.disk.remove(lab.digest(0).path)
+        let outcome = try other.put(lab.bytes(0), for: lab.key(1), metadata: lab.metadata())
+        #expect(outcome == .stored(blob: lab.digest(0), newBlob: false))
+        for number in 0..<2 { #expect(try other.read(lab.key(number))?.data == lab.bytes(0)) }
+        #expect(try other.verify().ok)
+    }
+
     @Test("Quarantine stays bounded")
     func quarantine() throws {
         let lab = try Lab()

@@ -1,3 +1,11 @@
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
 /// An index image being written while others read and write.
 ///
 /// First every segment of the tables is copied, each in a moment of its own, and what changes from then on is marked. Then
@@ -302,6 +310,9 @@ package final class IndexImageWriter {
                 ledger.imagePosition = (position.journal, Int64(position.offset))
                 return true
             }
+        } catch let error as FileError where error.number == ENOENT {
+            // Not written to for an hour, its file was taken for one that a crash left. No image this time.
+            return false
         } catch let error as FileError {
             throw StoreError(error, in: files.location)
         }

@@ -12,6 +12,14 @@ extension TileStore {
         guard try ledger.confirmFolder() else {
             throw StoreError(.busy, "\(files.location) was replaced while a tile was put into it; try again")
         }
+        if request.looksNew, !request.isPlaced, let check = blobCheck(digest) {
+            // Another process has put it since: its file is looked at like that of any live blob.
+            request.looksNew = false
+            do throws(FileError) { try provide(&request, digest, check, environment.coarseTicks()) } catch {
+                throw StoreError(error, in: files.location)
+            }
+            guard request.staged != nil else { return }
+        }
         if !isDurable { try markUnsynced(ledger) }
         if !request.isPlaced {
             try prepareShard(digest.shard)

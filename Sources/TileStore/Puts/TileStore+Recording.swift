@@ -98,7 +98,7 @@ extension TileStore {
         if !isOld, !isTooLarge, let digest, pending.published.isEmpty || !pending.published.contains(digest) {
             let live = t.find(digest)
             isNew = live == nil
-            if isNew || request.pointee.staged != nil { return .publish }
+            if isNew || request.pointee.staged != nil || request.pointee.looksNew { return .publish }
             if isDurable, let live, t.mayBeUnsynced(live) { return .publish }
         }
         pending.requests.append(request)

@@ -72,9 +72,7 @@ extension TileStore {
             guard let digest = requests[i].digest, digest != last else { continue }
             last = digest
             if known.contains(where: { $0.contains(digest) }) { continue }
-            let check = tables.read { t, _ in
-                t.find(digest).map { BlobCheck(isVerified: t.blobs[$0].pointee.isVerified, tables: t.number) }
-            }
+            let check = blobCheck(digest)
             let isVouched = check != nil && vouched.withLock { $0.contains(digest, at: now) }
             if !isVouched, ready.insert(digest).inserted {
                 do throws(FileError) { try provide(&requests[i], digest, check, now) } catch {
@@ -85,10 +83,17 @@ extension TileStore {
         return ready
     }
 
+    /// What the tables say of a live blob's file; `nil` if the blob does not look live.
+    func blobCheck(_ digest: BlobDigest) -> BlobCheck? {
+        tables.read { t, _ in
+            t.find(digest).map { BlobCheck(isVerified: t.blobs[$0].pointee.isVerified, tables: t.number) }
+        }
+    }
+
     /// Sees to it that a blob's bytes are in its place, or staged, or noted as to be written.
     ///
     /// - Parameter check: What the tables say of the blob; `nil` if it does not look live.
-    private func provide(
+    func provide(
         _ request: inout PutRequest, _ digest: BlobDigest, _ check: BlobCheck?, _ now: UInt64
     ) throws(FileError) {
         if let check, try isThere(request, digest, check) {
