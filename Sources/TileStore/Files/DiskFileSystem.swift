@@ -25,9 +25,13 @@ package final class DiskFileSystem: FileSystem {
     // A descriptor of the folder, or -1. Set once, while the store is opened and has no second thread; entering anew puts
     // another folder behind the same number.
     private nonisolated(unsafe) var folder: Int32 = -1
+    private let mostAtOnce: Int
 
-    /// - Parameter location: The cache's folder; made absolute, so that a later change of directory does not matter.
-    package init(location: String) {
+    /// - Parameters:
+    ///   - location: The cache's folder; made absolute, so that a later change of directory does not matter.
+    ///   - mostAtOnce: How many bytes one system call reads or writes. Linux stops short of 2 GiB, Darwin refuses 2 GiB.
+    package init(location: String, mostAtOnce: Int = 1 << 30) {
+        self.mostAtOnce = mostAtOnce
         var path = location.isEmpty ? "." : location
         if !path.hasPrefix("/"), let cwd = getcwd(nil, 0) {
             path = String(cString: cwd) + "/" + path
@@ -236,7 +240,7 @@ package final class DiskFileSystem: FileSystem {
         var done = 0
         while done < buffer.count {
             let n = pread(
-                file.number, buffer.baseAddress.unsafelyUnwrapped + done, buffer.count - done,
+                file.number, buffer.baseAddress.unsafelyUnwrapped + done, min(buffer.count - done, mostAtOnce),
                 off_t(offset) + off_t(done))
             if n == 0 { break }
             if n < 0 {
@@ -262,13 +266,14 @@ package final class DiskFileSystem: FileSystem {
     #endif
 
     package func write(_ file: OpenFile, _ bytes: UnsafeRawBufferPointer) throws(FileError) -> Int {
+        let count = min(bytes.count, mostAtOnce)
         while true {
             #if canImport(Darwin)
-            let n = Darwin.write(file.number, bytes.baseAddress, bytes.count)
+            let n = Darwin.write(file.number, bytes.baseAddress, count)
             #elseif canImport(Musl)
-            let n = Musl.write(file.number, bytes.baseAddress, bytes.count)
+            let n = Musl.write(file.number, bytes.baseAddress, count)
             #else
-            let n = Glibc.write(file.number, bytes.baseAddress, bytes.count)
+            let n = Glibc.write(file.number, bytes.baseAddress, count)
             #endif
             if n >= 0 { return n }
             if errno != EINTR { throw failure("write", "") }
@@ -339,17 +344,18 @@ package final class DiskFileSystem: FileSystem {
         defer { closeDescriptor(descriptor) }
         var done = 0
         while done < buffer.count {
+            let wanted = min(buffer.count - done, mostAtOnce)
             #if canImport(Darwin)
-            let n = Darwin.read(descriptor, buffer.baseAddress.unsafelyUnwrapped + done, buffer.count - done)
+            let n = Darwin.read(descriptor, buffer.baseAddress.unsafelyUnwrapped + done, wanted)
             #elseif canImport(Musl)
-            let n = Musl.read(descriptor, buffer.baseAddress.unsafelyUnwrapped + done, buffer.count - done)
+            let n = Musl.read(descriptor, buffer.baseAddress.unsafelyUnwrapped + done, wanted)
             #else
             let target = buffer.baseAddress.unsafelyUnwrapped + done
             let n: Int
             if onlyCached {
-                n = readCached(descriptor, target, buffer.count - done, Int64(done))
+                n = readCached(descriptor, target, wanted, Int64(done))
             } else {
-                n = Glibc.read(descriptor, target, buffer.count - done)
+                n = Glibc.read(descriptor, target, wanted)
             }
             #endif
             if n < 0 {
@@ -360,7 +366,7 @@ package final class DiskFileSystem: FileSystem {
             }
             done += n
             // The caller offers one byte more than it expects, so a short read is the end of the file.
-            if n == 0 || done < buffer.count { break }
+            if n < wanted { break }
         }
         return done
     }
