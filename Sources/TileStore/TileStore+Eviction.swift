@@ -56,7 +56,8 @@ extension TileStore {
             guard tables.read({ t, _ in t.limits != limits }) else { return }
             var lines = LineBuffer(capacity: 128)
             lines.limits(limits)
-            try appendRecords(lines, ledger)
+            // Lower limits make room on a full disk, so they must get onto it.
+            try appendRemoval(lines, [], ledger)
         }
         try enforceLimits()
     }
@@ -229,14 +230,12 @@ extension TileStore {
             try appendRecords(lines, ledger)
         } catch let failure as AppendFailure where failure.cause.isFull {
             // Records are absolute, so those that stand already may be written again.
-            try unlinkReleased(ledger)
             try files.unlink("manifest/reserve")
             ledger.reserveGone = true
             do {
                 try appendRecords(lines, ledger)
             } catch let failure as AppendFailure where failure.cause.isFull {
                 // An entry without its blob is a miss, so this order is safe too; it makes the room for the record.
-                try unlinkReleased(ledger)
                 guard try ledger.confirmFolder() else { throw failure }
                 for digest in blobs {
                     memory.remove(digest)

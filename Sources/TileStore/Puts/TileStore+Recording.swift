@@ -147,7 +147,12 @@ extension TileStore {
         _ lines: borrowing LineBuffer, knowing known: PendingRecords? = nil, _ ledger: Ledger
     ) throws {
         defer { if ledger.hasReleased { forgetReleased(ledger) } }
-        try ledger.append(lines, knowing: known, .live(tables))
+        do throws(AppendFailure) { try ledger.append(lines, knowing: known, .live(tables)) } catch {
+            // Whole lines that got through stand, so the blobs that they released go too. What stays behind is a file that
+            // nothing counts, as after a crash; the failed append is what the caller has to know.
+            _ = try? unlinkReleased(ledger)
+            throw error
+        }
         try unlinkReleased(ledger)
     }
 
