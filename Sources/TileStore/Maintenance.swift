@@ -74,7 +74,7 @@ final class Maintenance: Sendable {
         queue.async { [self] in
             let store = state.withLock { $0.stopped ? nil : $0.store }
             // A compaction that fails leaves journal and checkpoint as they are; the next append asks for it again.
-            _ = try? store?.beginCompaction()?.finish()
+            try? store?.compactIfDue()
             _ = try? store?.writeImageIfDue()
             state.withLock { $0.compactionScheduled = false }
         }

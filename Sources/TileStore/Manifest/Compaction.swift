@@ -274,6 +274,18 @@ extension TileStore {
         }
     }
 
+    /// Compacts if that is due by what is in the folder: this store's figures lack a checkpoint that another process has
+    /// made since.
+    func compactIfDue() throws {
+        try catchUp()
+        let isDue = try commit.withLock { ledger in
+            guard !ledger.isClosed else { return false }
+            do throws(FileError) { try ledger.measure() } catch { throw StoreError(error, in: files.location) }
+            return isCompactionDue(ledger)
+        }
+        if isDue { _ = try beginCompaction()?.finish() }
+    }
+
     /// Due when the journals are larger than half the checkpoint, and than 8 MiB, which are read in 20 ms.
     func isCompactionDue(_ ledger: Ledger) -> Bool {
         ledger.offset + ledger.chainBytes > max(8 << 20, ledger.checkpointBytes / 2)

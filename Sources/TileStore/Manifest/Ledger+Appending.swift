@@ -124,6 +124,16 @@ extension Ledger {
         if durable { syncedGeneration = generation }
     }
 
+    /// Measures the newest checkpoint, whoever made it, and the journals between it and the current one.
+    func measure() throws(FileError) {
+        guard let newest = try files.newestCheckpoint(), newest <= generation,
+            let status = try files.status(at: Self.checkpointPath(newest))
+        else { return }
+        var chain: Int64 = 0
+        for n in newest..<generation { chain += try files.status(at: Self.journalPath(n))?.size ?? 0 }
+        (checkpointBytes, chainBytes) = (status.size, chain)
+    }
+
     /// Forgets damage that a fresh checkpoint has left behind.
     func forgetDamage() { damagedLines = 0 }
 }
