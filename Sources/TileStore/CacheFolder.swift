@@ -84,7 +84,7 @@ enum CacheFolder {
         return Marker(salt: salt)
     }
 
-    private static func makeFolders(_ files: any FileSystem) throws {
+    static func makeFolders(_ files: any FileSystem) throws {
         for folder in folders where try !files.makeFolder(folder) {
             guard let status = try files.status(at: folder) else { continue }
             // Files that no entry names are removed from them. Through a link those would be somebody else's.

@@ -138,6 +138,7 @@ public final class TileStore: Sendable {
             try ledger.acquire(wait: configuration.lockWait, appendsOnly: appendsOnly)
             defer { ledger.release() }
             if try !ledger.advance(.live(tables), underLock: true) { try reload(ledger, underLock: true) }
+            if try ledger.hasLostJournal() { try replaceManifest(ledger) }
             defer { if ledger.hasDropped { sweepDropped(ledger) } }
             return try body(ledger)
         } catch let error as FileError {
@@ -175,6 +176,12 @@ public final class TileStore: Sendable {
             then: { $0 = fresh })
     }
 
+    /// Goes on with a new manifest in the place of one that was deleted: records appended to that one would be lost.
+    private func replaceManifest(_ ledger: Ledger) throws {
+        ledger.mustLoad = true
+        try reload(ledger, underLock: true)
+    }
+
     /// Reads what other processes have written, without waiting for anybody.
     package func catchUp() throws {
         do {
@@ -209,6 +216,12 @@ public final class TileStore: Sendable {
 
     private func follow(_ ledger: Ledger) throws {
         if try !ledger.advance(.live(tables), underLock: false) { try reload(ledger, underLock: false) }
+        if isReadOnly, try ledger.hasLostJournal() {
+            // It never takes the lock, by which others notice that the folder was removed and made anew.
+            try files.enter()
+            ledger.mustLoad = true
+            try reload(ledger, underLock: false)
+        }
         if ledger.hasDropped { sweepDropped(ledger) }
         if ledger.hasReleased { forgetBlobsOfOthers(ledger) }
         // A line that is whole but wrong: only under the lock may it be called damage.

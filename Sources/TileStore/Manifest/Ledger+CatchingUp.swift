@@ -21,11 +21,14 @@ extension Ledger {
         }
     }
 
-    /// Whether the journal may have grown: one `fstat`.
+    /// Whether the journal may have grown, or was removed under a store that may not write.
     func hasNews() throws(FileError) -> Bool {
         guard let journal else { return false }
         if awaitedGeneration != nil || mustLoad { return true }
-        return try files.length(of: journal) > offset
+        if try files.length(of: journal) > offset { return true }
+        // Others find that out when they take the lock.
+        guard readOnly else { return false }
+        return try hasLostJournal()
     }
 
     /// Reads on from where this process is, following rotate records.

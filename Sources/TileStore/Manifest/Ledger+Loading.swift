@@ -60,6 +60,8 @@ extension Ledger {
 
     /// Makes the first checkpoint and journal of a new cache, or the checkpoint that an unfinished creation lacks.
     func createFirst() throws {
+        // Gone where somebody has deleted `manifest/`.
+        try CacheFolder.makeFolders(files)
         let journals = try files.list("manifest")?.compactMap { Self.generation(of: $0, "journal-", ".jsonl") } ?? []
         if let oldest = journals.min(), oldest > 0 {
             throw StoreError(

@@ -54,6 +54,8 @@ final class Ledger {
     @exclusivity(unchecked) var names = LastNames()
     /// Whether the reserve was given up and is still to be made again.
     var reserveGone = false
+    /// When the journal was last seen to have its name.
+    @exclusivity(unchecked) private var journalSeen: UInt64?
 
     let lock: FolderLock
     @exclusivity(unchecked) var buffer = UnsafeMutableRawBufferPointer.allocate(
@@ -131,6 +133,23 @@ final class Ledger {
     func confirmFolder() throws(FileError) -> Bool {
         if try lock.confirm() { return true }
         mustLoad = true
+        return false
+    }
+
+    /// Whether the journal was removed although no record leads on from it: `manifest/` was deleted, or the whole folder.
+    ///
+    /// For callers that have read it to its end. Looks at most every 10 ms, as ``acquire(wait:folderIsNew:appendsOnly:)``
+    /// does for holders that append.
+    @inline(__always)
+    func hasLostJournal() throws(FileError) -> Bool {
+        guard let journal, awaitedGeneration == nil else { return false }
+        let now = environment.coarseTicks()
+        if let journalSeen, now &- journalSeen < 10_000_000 { return false }
+        guard try files.status(of: journal).links > 0 else {
+            journalSeen = nil
+            return true
+        }
+        journalSeen = now
         return false
     }
 
