@@ -37,6 +37,61 @@ struct CompletenessTests {
         }
     }
 
+    /// An HTTP/1.0 client knows no chunks: the end of the connection is the end of the body.
+    @Test
+    func aClientThatOnlyTheConnectionsEndTellsTheBodysEndSeesAResetWhereItIsNotComplete() async throws {
+        let gate = Gate()
+        let origin = try ScriptedOrigin { _, wire in
+            wire.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n")
+            gate.wait()
+            return false
+        }
+        try await withProxy(origin) { proxy async throws in
+            let wire = try proxy.connect()
+            wire.send("GET /a HTTP/1.0\r\n\r\n")
+            #expect(wire.take(through: "half") != nil)
+            gate.open()
+            #expect(wire.endsWithReset())
+        }
+    }
+
+    @Test
+    func aClientThatOnlyTheConnectionsEndTellsTheBodysEndSeesAResetWhereItReadTooSlowly() async throws {
+        let body = String(repeating: "x", count: 32 << 20)
+        let origin = try ScriptedOrigin { _, wire in
+            wire.send("HTTP/1.1 200 OK\r\n\r\n" + body)
+            return false
+        }
+        var limits = ServerLimits()
+        (limits.sweep, limits.writeStall, limits.readRate) = (.milliseconds(10), .milliseconds(30), .max)
+        try await withProxy(origin, limits: limits) { proxy async throws in
+            let wire = try Wire.unconnected()
+            wire.holdAtMost(1 << 16)
+            try wire.connect(to: proxy.server.port)
+            wire.send("GET /a HTTP/1.0\r\n\r\n")
+            #expect(wire.take(through: "\r\n\r\n") != nil)
+            // Nothing is read until the proxy has given the client up.
+            while try await proxy.server.connectionCount() > 0 {}
+            #expect(wire.endsWithReset())
+        }
+    }
+
+    @Test
+    func aWholeBodyThatTheConnectionsEndEndsIsFollowedByNoReset() async throws {
+        let body = String(repeating: "x", count: 24 << 20)
+        let origin = try ScriptedOrigin { _, wire in
+            wire.send("HTTP/1.1 200 OK\r\n\r\n" + body)
+            return false
+        }
+        try await withProxy(origin) { proxy async throws in
+            let wire = try proxy.connect()
+            wire.send("GET /a HTTP/1.0\r\n\r\n")
+            #expect(wire.take(through: "\r\n\r\n") != nil)
+            #expect(wire.take(body.utf8.count).count == body.utf8.count)
+            #expect(!wire.endsWithReset())
+        }
+    }
+
     /// The same for a client that is not reading just then: what has come is handed on first, and the end after it.
     @Test
     func aBodyThatAResetCutsOffInAPauseIsNotCompletedLater() async throws {

@@ -111,7 +111,7 @@ package final class Exchange: @unchecked Sendable {
         let isEmpty = head.method == .head || isBodiless(status)
         let framing: Framing =
             isEmpty ? .none : length.map { .length($0) } ?? (head.isHTTP11 ? .chunked : .untilClose)
-        if framing == .untilClose { connection.mustClose = true }
+        if framing == .untilClose { (connection.mustClose, connection.isCloseDelimited) = (true, true) }
         var buffer = connection.buffer(1024)
         buffer.writeStatusLine(status, reason: response.status.reasonPhrase)
         if !response.headerFields.contains(.date) { time.writeDate(into: &buffer) }

@@ -1,5 +1,13 @@
 import NIOCore
 
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
 // How a connection ends, and when.
 extension HTTPConnection {
     /// Closes after what is written has gone out.
@@ -15,7 +23,11 @@ extension HTTPConnection {
             deadline = .now() + limits.writeStall
             // Whatever is still in flight goes out first: close waits for the writes before it.
             let channel = context.channel
-            context.writeAndFlush(wrapOutboundOut(ByteBuffer())).whenComplete { _ in channel.close(promise: nil) }
+            let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
+            context.writeAndFlush(wrapOutboundOut(ByteBuffer())).whenComplete { result in
+                if case .success = result { bound.value.isCloseDelimited = false }
+                channel.close(promise: nil)
+            }
             return
         }
         phase = .lingering
@@ -29,7 +41,19 @@ extension HTTPConnection {
         if case .exchange(let exchange) = phase { report(exchange) }
         phase = .closed
         flushIfNeeded()
-        context?.close(promise: nil)
+        closeIncomplete()
+    }
+
+    /// Closes though not everything is out.
+    ///
+    /// To a client that takes the end of the connection for the end of the body (RFC 9112 §6.3), an orderly end says that
+    /// it has all of it. Only a reset says otherwise.
+    func closeIncomplete() {
+        guard let context else { return }
+        if isCloseDelimited {
+            _ = (context.channel as? any SocketOptionProvider)?.setSoLinger(linger(l_onoff: 1, l_linger: 0))
+        }
+        context.close(promise: nil)
     }
 
     func closed() {
@@ -57,7 +81,7 @@ extension HTTPConnection {
     }
 
     /// Closes whatever is under way.
-    func kill() { context?.close(promise: nil) }
+    func kill() { closeIncomplete() }
 
     // MARK: Time
 
@@ -75,7 +99,7 @@ extension HTTPConnection {
     func check(at now: NIODeadline) {
         accountForReader(at: now)
         if readPatience.isOver {
-            context?.close(promise: nil)
+            closeIncomplete()
             return
         }
         switch phase {

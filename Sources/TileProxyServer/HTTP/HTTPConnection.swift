@@ -65,6 +65,9 @@ final class HTTPConnection: ChannelDuplexHandler {
     var hasAnswered = false
     /// The connection cannot go on after this response.
     var mustClose = false
+    /// Whether the end of the connection is what tells the client that the response is complete, and some of that is not
+    /// out yet.
+    var isCloseDelimited = false
 
     init(loop: LoopConnections, responder: any Responder) {
         self.loop = loop
@@ -94,7 +97,7 @@ final class HTTPConnection: ChannelDuplexHandler {
         context.fireChannelInactive()
     }
 
-    func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
+    func errorCaught(context: ChannelHandlerContext, error: any Error) { closeIncomplete() }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         if case .some(.inputClosed) = event as? ChannelEvent {

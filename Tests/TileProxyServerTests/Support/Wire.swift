@@ -8,6 +8,7 @@ import Darwin
 final class Wire {
     let descriptor: Int32
     private var pending: [UInt8] = []
+    private var wasReset = false
 
     init(_ descriptor: Int32) {
         self.descriptor = descriptor
@@ -82,7 +83,10 @@ final class Wire {
     func more() -> Bool {
         var chunk = [UInt8](repeating: 0, count: 65536)
         let count = chunk.withUnsafeMutableBytes { read(descriptor, $0.baseAddress, $0.count) }
-        guard count > 0 else { return false }
+        guard count > 0 else {
+            wasReset = count < 0 && errno == ECONNRESET
+            return false
+        }
         pending += chunk[..<count]
         return true
     }
@@ -95,6 +99,12 @@ final class Wire {
 
     /// Whether the other side has closed: nothing is left, and nothing comes.
     func isAtEnd() -> Bool { pending.isEmpty && !more() }
+
+    /// Reads to the end; whether that was a reset.
+    func endsWithReset() -> Bool {
+        while more() {}
+        return wasReset
+    }
 
     /// Takes what lies before a mark, and the mark; `nil` if it never comes.
     func take(through mark: String) -> String? {
