@@ -286,6 +286,29 @@ struct ServerTests {
         }
     }
 
+    /// What a client has sent and nobody has read makes the system reset the connection that is closed over it.
+    @Test
+    func aShutdownEndsWhatIsUnderWayThoughMoreRequestsHaveCome() async throws {
+        let body = String(repeating: "x", count: 24 << 20)
+        let origin = try ScriptedOrigin(always: reply("200 OK", ["Cache-Control: no-store"], body))
+        let proxy = try await ProxyUnderTest(origin)
+        let (busy, idle) = (try Wire.unconnected(), try proxy.connect())
+        busy.holdAtMost(1 << 16)
+        try busy.connect(to: proxy.server.port)
+        idle.send("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(idle.answer()?.status == 204)
+        busy.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(busy.take(through: "\r\n\r\n") != nil)
+        for _ in 0..<20 { busy.send("GET /b HTTP/1.1\r\nHost: a\r\n\r\n") }
+        let server = proxy.server
+        async let stopping: Void = server.shutdown(grace: .seconds(120))
+        #expect(idle.isAtEnd())
+        #expect(busy.takeAll().count == body.utf8.count)
+        busy.endOutput()
+        try await stopping
+        try await proxy.stop()
+    }
+
     @Test
     func aShutdownEndsWhatIsUnderWay() async throws {
         let gate = Gate()

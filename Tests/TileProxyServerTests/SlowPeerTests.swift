@@ -76,6 +76,34 @@ struct SlowPeerTests {
         }
     }
 
+    /// The connection is closed soon after an answer to a request whose body nobody read: not before the answer is out.
+    @Test
+    func anAnswerToAnUploadThatNobodyReadsReachesASlowReaderWhole() async throws {
+        let origin = try ScriptedOrigin(readsBodies: false) { _, wire in
+            wire.send(reply("200 OK", ["Cache-Control: no-store"], Self.large))
+            _ = wire.takeAll()
+            return false
+        }
+        let limits = impatient { ($0.linger, $0.bodyStall, $0.writeStall) = (.zero, .seconds(600), .seconds(600)) }
+        try await withProxy(origin, limits: limits) { proxy async throws in
+            let wire = try Wire.unconnected()
+            wire.holdAtMost(1 << 16)
+            try wire.connect(to: proxy.server.port)
+            let other = try proxy.connect()
+            wire.send("GET /a HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nx")
+            #expect(wire.take(through: "\r\n\r\n") != nil)
+            var read = 0
+            while true {
+                let piece = wire.take(64 << 10).count
+                read += piece
+                if piece < 64 << 10 { break }
+                other.send("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n")
+                #expect(other.answer()?.status == 204)
+            }
+            #expect(read == Self.large.utf8.count)
+        }
+    }
+
     // MARK: Connections to the origin
 
     /// An origin whose `/large` may not be stored and is more than any socket holds.

@@ -13,8 +13,11 @@ extension HTTPConnection {
     /// Closes after what is written has gone out.
     ///
     /// If the client may still be sending, only our half is closed at first: else its unread bytes would make the system
-    /// reset the connection and take our answer back.
-    func finishConnection(drains: Bool = false) {
+    /// reset the connection and take our answer back. A client that has asked to close sends nothing more (RFC 9112
+    /// §9.6).
+    ///
+    /// - Parameter drains: Whether the client may still be sending.
+    func finishConnection(drains: Bool) {
         flushIfNeeded()
         guard let context else { return }
         input = nil
@@ -31,9 +34,28 @@ extension HTTPConnection {
             return
         }
         phase = .lingering
-        deadline = .now() + .seconds(2)
+        // For the client to take what has not gone out yet; what it may linger for begins after that.
+        deadline = .now() + limits.writeStall
         context.close(mode: .output, promise: nil)
         resumeReading()
+    }
+
+    /// Our half is closed, and all that was written has gone out.
+    func outputEnded() {
+        isCloseDelimited = false
+        guard case .lingering = phase else { return }
+        guard !inputEnded else {
+            context?.close(promise: nil)
+            return
+        }
+        lingersUntil = .now() + limits.lingerMost
+        deadline = .now() + limits.linger
+    }
+
+    /// The client still sends what nobody wants: it may still be reading, too.
+    func lingerOn() {
+        guard let lingersUntil else { return }
+        deadline = min(.now() + limits.linger, lingersUntil)
     }
 
     /// Closes at once, so that the client sees that the response is not complete.
@@ -77,7 +99,7 @@ extension HTTPConnection {
     /// A head that is not complete yet gets ``LoopConnections/drainGrace`` for its rest.
     func drain() {
         guard case .head = phase else { return }
-        if (input?.readableBytes ?? 0) == 0 { finishConnection() } else { settleDeadline() }
+        if (input?.readableBytes ?? 0) == 0 { finishConnection(drains: !isWritable) } else { settleDeadline() }
     }
 
     /// Closes whatever is under way.
@@ -106,7 +128,7 @@ extension HTTPConnection {
         case .head where deadline <= now:
             if loop.isDraining {
                 // Nothing was promised to a request that is not there yet. Answers to those before it still go out.
-                finishConnection()
+                finishConnection(drains: true)
             } else if headBegan != nil {
                 var output = ByteBuffer()
                 refuse(Violation(408, "the request took too long"), &output)
@@ -115,7 +137,7 @@ extension HTTPConnection {
             }
         case .exchange where bodyDemand != nil && isBodyIncomplete && deadline <= now:
             failBody(Violation(408, "the request's body took too long"))
-        case .lingering where deadline <= now, .closed where deadline <= now: context?.close(promise: nil)
+        case .lingering where deadline <= now, .closed where deadline <= now: closeIncomplete()
         default: break
         }
     }

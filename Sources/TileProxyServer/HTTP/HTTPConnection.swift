@@ -68,6 +68,8 @@ final class HTTPConnection: ChannelDuplexHandler {
     /// Whether the end of the connection is what tells the client that the response is complete, and some of that is not
     /// out yet.
     var isCloseDelimited = false
+    /// When the connection is closed though the client still sends, once the last answer has gone out.
+    var lingersUntil: NIODeadline?
 
     init(loop: LoopConnections, responder: any Responder) {
         self.loop = loop
@@ -82,6 +84,9 @@ final class HTTPConnection: ChannelDuplexHandler {
     var limits: ServerLimits { loop.limits }
     var isWritable: Bool { context?.channel.isWritable ?? false }
     var willKeepAlive: Bool { keepAlive && !mustClose && !loop.isDraining && !inputEnded }
+
+    /// Whether the client may send more requests, for all that it has said.
+    private var mayStillSend: Bool { keepAlive || (input?.readableBytes ?? 0) > 0 }
 
     // MARK: Channel events
 
@@ -105,11 +110,13 @@ final class HTTPConnection: ChannelDuplexHandler {
             switch phase {
             case .exchange:
                 if isBodyIncomplete { failBody() }
-            case .head: finishConnection()
-            case .lingering: context.close(promise: nil)
+            case .head: finishConnection(drains: false)
+            // What has not gone out yet goes out first.
+            case .lingering: if lingersUntil != nil { context.close(promise: nil) }
             case .closed: break
             }
         }
+        if case .some(.outputClosed) = event as? ChannelEvent { outputEnded() }
         context.fireUserInboundEventTriggered(event)
     }
 
@@ -119,7 +126,10 @@ final class HTTPConnection: ChannelDuplexHandler {
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         var bytes = unwrapInboundIn(data)
-        if case .lingering = phase { return }
+        if case .lingering = phase {
+            lingerOn()
+            return
+        }
         if var kept = input, kept.readableBytes > 0 {
             input = nil
             kept.writeBuffer(&bytes)
@@ -183,7 +193,7 @@ final class HTTPConnection: ChannelDuplexHandler {
         loop.giveBack(&output)
         settleDeadline()
         resumeReading()
-        if inputEnded, case .head = phase { finishConnection() }
+        if inputEnded, case .head = phase { finishConnection(drains: false) }
     }
 
     /// Takes one request from the input; `false` if there is none yet or nothing can follow it.
@@ -216,7 +226,7 @@ final class HTTPConnection: ChannelDuplexHandler {
                 if !answering.keepAlive {
                     write(output)
                     output = ByteBuffer()
-                    finishConnection()
+                    finishConnection(drains: mayStillSend)
                     return false
                 }
                 // Enough for one write; the rest of a pipelined flood goes after it.
@@ -268,7 +278,7 @@ final class HTTPConnection: ChannelDuplexHandler {
         incoming = .none
         phase = .head
         if hasRest || !willKeepAlive {
-            finishConnection(drains: hasRest)
+            finishConnection(drains: hasRest || mayStillSend)
         } else if !isProcessing {
             process()
         }

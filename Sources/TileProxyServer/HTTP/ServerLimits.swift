@@ -26,6 +26,11 @@ public struct ServerLimits: Sendable {
     /// The slowest that a client may read over time, in bytes a second; ``writeStall`` is used up and given back as
     /// ``bodyStall`` is.
     public var readRate = 512
+    /// For how long a client may be silent after its last answer before the connection is closed, if it may still be
+    /// sending.
+    package var linger = TimeAmount.seconds(2)
+    /// How long that may take in all.
+    package var lingerMost = TimeAmount.seconds(30)
     /// How often connections are looked at for the times above.
     public var sweep = TimeAmount.seconds(1)
 

@@ -36,7 +36,9 @@ final class ScriptedOrigin: Sendable {
     /// Listens.
     ///
     /// The script answers a request on the wire and says whether the connection stays open.
-    init(_ script: @escaping Script) throws {
+    ///
+    /// - Parameter readsBodies: Whether the requests' bodies are read before they are answered.
+    init(readsBodies: Bool = true, _ script: @escaping Script) throws {
         let listener = socket(AF_INET, Wire.stream, 0)
         var address = loopback(0)
         var size = socklen_t(MemoryLayout<sockaddr_in>.size)
@@ -55,7 +57,7 @@ final class ScriptedOrigin: Sendable {
             while true {
                 let descriptor = accept(listener, nil, nil)
                 guard descriptor >= 0 else { return }
-                Thread.detachNewThread { Self.serve(Wire(descriptor), state, script) }
+                Thread.detachNewThread { Self.serve(Wire(descriptor), state, readsBodies, script) }
             }
         }
     }
@@ -84,7 +86,7 @@ final class ScriptedOrigin: Sendable {
     var requests: [Request] { state.withLock { $0.requests } }
     var count: Int { requests.count }
 
-    private static func serve(_ wire: Wire, _ state: Locked<State>, _ script: Script) {
+    private static func serve(_ wire: Wire, _ state: Locked<State>, _ readsBodies: Bool, _ script: Script) {
         while let head = wire.take(through: "\r\n\r\n") {
             let lines = head.split(separator: "\r\n").map(String.init)
             var request = Request(line: lines.first ?? "", fields: [:], body: "", number: 0)
@@ -93,7 +95,9 @@ final class ScriptedOrigin: Sendable {
                 let value = (parts.count > 1 ? parts[1] : "").drop { $0 == " " }
                 request.fields[parts[0].lowercased()] = String(value)
             }
-            if let length = request.fields["content-length"].flatMap(Int.init) {
+            if !readsBodies {
+                // They stay where they are.
+            } else if let length = request.fields["content-length"].flatMap(Int.init) {
                 request.body = String(decoding: wire.take(length), as: UTF8.self)
             } else if request.fields["transfer-encoding"] != nil {
                 while let line = wire.take(through: "\r\n"), let size = Int(line.dropLast(1), radix: 16) {
