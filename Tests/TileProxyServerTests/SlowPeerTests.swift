@@ -139,6 +139,90 @@ struct SlowPeerTests {
         }
     }
 
+    /// An origin that answers `/small` and nothing else.
+    private func silentOrigin() throws -> ScriptedOrigin {
+        try ScriptedOrigin { request, wire in
+            guard request.target == "/small" else {
+                // Until the other side closes: longer than any client here waits.
+                for _ in 0..<5 { _ = wire.takeAll() }
+                return false
+            }
+            wire.send(reply("200 OK", ["Cache-Control: no-store"], "small"))
+            return true
+        }
+    }
+
+    /// A client that closes is seen to have ended its side, as one is that only has nothing more to say.
+    @Test
+    func clientsThatHaveClosedHoldNoConnectionThatAMissNeeds() async throws {
+        try await withProxy(try silentOrigin(), configure: { $0.upstream.connections = 2 }) { proxy async throws in
+            for number in 0..<7 {
+                let wire = try proxy.connect()
+                wire.send("GET /silent\(number) HTTP/1.1\r\nHost: a\r\n\r\n")
+                #expect(try proxy.ask("OPTIONS", "*").status == 204)
+            }
+            #expect(try proxy.ask("GET", "/small").text == "small")
+        }
+    }
+
+    @Test
+    func aClientThatHasOnlyEndedItsSideIsToldThatOthersNeededItsPlace() async throws {
+        let origin = try silentOrigin()
+        try await withProxy(origin, configure: { $0.upstream.connections = 1 }) { proxy async throws in
+            let wire = try proxy.connect()
+            wire.send("GET /silent HTTP/1.1\r\nHost: a\r\n\r\n")
+            while origin.count == 0 { #expect(try proxy.ask("OPTIONS", "*").status == 204) }
+            wire.endOutput()
+            #expect(try proxy.ask("GET", "/small").text == "small")
+            #expect(wire.answer()?.status == 503)
+        }
+    }
+
+    @Test
+    func aClientThatHasEndedItsSideIsAnsweredWhereNobodyNeedsItsPlace() async throws {
+        let origin = try origin()
+        try await withProxy(origin, configure: { $0.upstream.connections = 1 }) { proxy async throws in
+            let wire = try proxy.connect()
+            wire.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
+            wire.endOutput()
+            #expect(wire.answer()?.text == Self.large)
+        }
+    }
+
+    @Test
+    func anUploadThatHasCompletelyComeIsAnsweredThoughTheClientHasEndedItsSide() async throws {
+        let gate = Gate()
+        let origin = try ScriptedOrigin { request, wire in
+            if request.target == "/first" { gate.wait() }
+            wire.send(reply("200 OK", ["Cache-Control: no-store"], request.body))
+            return true
+        }
+        try await withProxy(origin, configure: { $0.upstream.connections = 1 }) { proxy async throws in
+            let (first, wire, other) = (try proxy.connect(), try proxy.connect(), try proxy.connect())
+            first.send("GET /first HTTP/1.1\r\nHost: a\r\n\r\n")
+            while origin.count == 0 { #expect(try proxy.ask("OPTIONS", "*").status == 204) }
+            wire.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody")
+            wire.endOutput()
+            for _ in 0..<20 {
+                other.send("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n")
+                #expect(other.answer()?.status == 204)
+            }
+            gate.open()
+            #expect(wire.answer()?.text == "body")
+        }
+    }
+
+    @Test
+    func anAnswerThatHasBegunIsNotTakenFromAClientThatHasEndedItsSide() async throws {
+        let origin = try origin()
+        try await withProxy(origin, configure: { $0.upstream.connections = 1 }) { proxy async throws in
+            let slow = try slowReader(proxy)
+            slow.endOutput()
+            #expect(try proxy.ask("GET", "/small").text == "small")
+            #expect(slow.take(Self.large.utf8.count) == Array(Self.large.utf8))
+        }
+    }
+
     @Test
     func uploadsThatComeSlowlyHoldNoConnectionThatAMissNeeds() async throws {
         let origin = try origin()

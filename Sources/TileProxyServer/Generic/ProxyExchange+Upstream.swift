@@ -249,10 +249,10 @@ extension ProxyExchange: UpstreamReceiver {
         switch failure {
         case .unreachable, .forbidden, .connectTimeout: judge(.unreachable, isConnecting: true)
         case .timeout, .closed, .malformed: if !hasHead { judge(.unreachable) }
-        case .overloaded, .clientTooSlow, .cancelled: break
+        case .overloaded, .clientTooSlow, .clientMayBeGone, .cancelled: break
         }
         if !drops {
-            if failure != .cancelled { report(failure) }
+            if failure != .cancelled, failure != .clientMayBeGone { report(failure) }
             fail(failure)
         }
     }

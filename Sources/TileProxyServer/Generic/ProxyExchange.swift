@@ -335,6 +335,11 @@ final class ProxyExchange: @unchecked Sendable {
             method: request.method.rawValue, target: request.target, fields: fields, body: request.body)
         exchange?.cacheResult = forwarding.cause == .method || forwarding.cause == .bypass ? .bypass : .miss
         call = proxy.pool(for: route.origin).call(upstream, receiver: self)
+        exchange?.whenClientHasEnded = { [weak self] in
+            // An upload may have changed something already, and what is sent shows whether the client is there.
+            guard let self, !hasHead, request.body == .none else { return }
+            call?.mayBeUnwanted = true
+        }
     }
 
     /// Asks again without conditions: the answer to the question made no sense.
@@ -371,7 +376,8 @@ final class ProxyExchange: @unchecked Sendable {
 
     /// The origin gave no answer, or no whole one.
     func fail(_ failure: UpstreamFailure) {
-        land(.failed)
+        // Those who wait for the answer are there: one of them asks instead.
+        land(failure == .clientMayBeGone ? .abandoned : .failed)
         collector = nil
         defer { end() }
         guard let exchange, exchange.isOpen else { return }
@@ -389,6 +395,7 @@ final class ProxyExchange: @unchecked Sendable {
         switch failure {
         case .connectTimeout, .timeout: reply(504, "The origin did not answer in time.", forwarding?.cause)
         case .clientTooSlow: reply(408, "The request came too slowly, and others needed its place.", forwarding?.cause)
+        case .clientMayBeGone: reply(503, "The connection was ended, and others needed its place.", forwarding?.cause)
         case .overloaded: reply(503, "The origin has too much to do.", forwarding?.cause)
         case .unreachable, .forbidden, .closed, .malformed, .cancelled:
             reply(mustRevalidate ? 504 : 502, "The origin gave no answer.", forwarding?.cause)
@@ -427,6 +434,7 @@ final class ProxyExchange: @unchecked Sendable {
         if let permit { cache.changes.giveBack(permit) }
         permit = nil
         exchange?.whenGone = nil
+        exchange?.whenClientHasEnded = nil
         proxy.isOver(self)
     }
 }

@@ -29,6 +29,12 @@ package final class Exchange: @unchecked Sendable {
     /// Called once if the client goes away, or breaks the rules, before the response is complete.
     package var whenGone: (() -> Void)?
 
+    /// Called once the client has ended its side: it is gone, or has nothing more to say and waits.
+    package var whenClientHasEnded: (() -> Void)? {
+        didSet { if hasClientEnded { whenClientHasEnded?() } }
+    }
+    private var hasClientEnded = false
+
     weak var connection: HTTPConnection?
     let startedAt: NIODeadline
     private(set) var response = ResponseState.notStarted
@@ -193,6 +199,13 @@ package final class Exchange: @unchecked Sendable {
         let notify = whenGone
         whenGone = nil
         notify?()
+    }
+
+    /// The client has ended its side, which a client does that goes away, too.
+    func clientHasEnded() {
+        guard isOpen, !hasClientEnded else { return }
+        hasClientEnded = true
+        whenClientHasEnded?()
     }
 
     private func isFraming(_ name: HTTPField.Name) -> Bool {

@@ -10,6 +10,12 @@ extension HTTPConnection {
         }
     }
 
+    /// Whether the client has ended its side before the end of the body.
+    var bodyCannotComplete: Bool {
+        guard inputEnded, case .length(let left) = incoming else { return false }
+        return Int64(input?.readableBytes ?? 0) < left
+    }
+
     /// The responder wants a part of the body.
     func demand(_ body: @escaping (Exchange.BodyPart) -> Void) {
         bodyDemand = body

@@ -108,8 +108,10 @@ final class HTTPConnection: ChannelDuplexHandler {
         if case .some(.inputClosed) = event as? ChannelEvent {
             inputEnded = true
             switch phase {
-            case .exchange:
-                if isBodyIncomplete { failBody() }
+            case .exchange(let exchange):
+                // A body that may be there, and is only not handed on yet, is for `deliverBody` to judge.
+                if bodyCannotComplete { failBody() } else if bodyDemand != nil { process() }
+                exchange.clientHasEnded()
             case .head: finishConnection(drains: false)
             // What has not gone out yet goes out first.
             case .lingering: if lingersUntil != nil { context.close(promise: nil) }
@@ -264,6 +266,7 @@ final class HTTPConnection: ChannelDuplexHandler {
             exchange.reply(417, "This expectation cannot be met.")
             return
         }
+        if inputEnded { exchange.clientHasEnded() }
         responder.respond(exchange)
     }
 

@@ -94,7 +94,7 @@ final class TileExchange: UpstreamReceiver {
         case .closed: fail(.connection, "closed without an answer", cause: failure)
         case .malformed(let why): fail(.malformed, "no HTTP: \(why)", cause: failure)
         case .overloaded: fail(.connection, "too many requests wait already", cause: failure)
-        case .clientTooSlow, .cancelled: fail(.cancelled, "cancelled", cause: failure)
+        case .clientTooSlow, .clientMayBeGone, .cancelled: fail(.cancelled, "cancelled", cause: failure)
         }
     }
 }

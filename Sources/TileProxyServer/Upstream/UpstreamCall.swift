@@ -22,6 +22,12 @@ package final class UpstreamCall {
     package var waitsForClient = false {
         didSet { if waitsForClient != oldValue, !isOver { connection?.callWaitsForClient(waitsForClient) } }
     }
+    /// Whether its own client has ended its side and may be gone: then it gives its connection up to one that waits.
+    ///
+    /// Only until the response's head is there. What is sent then shows whether there is somebody.
+    package var mayBeUnwanted = false {
+        didSet { if mayBeUnwanted != oldValue, !isOver { connection?.callMayBeUnwanted(mayBeUnwanted) } }
+    }
     /// Bytes that have come from the client or gone to it.
     private(set) var movedBytes = 0
 

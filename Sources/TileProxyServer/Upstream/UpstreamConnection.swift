@@ -52,6 +52,7 @@ final class UpstreamConnection: ChannelDuplexHandler {
         heldSince = nil
         call.usedKeptConnection = usedBefore
         usedBefore = true
+        if call.mayBeUnwanted { pool?.unwantedChanged(self, true) }
         parser = ResponseParser(limits: limits, isHead: call.request.method == "HEAD")
         deadline = .now() + limits.head
         var buffer = context.channel.allocator.buffer(capacity: 1024)
@@ -109,18 +110,24 @@ final class UpstreamConnection: ChannelDuplexHandler {
         pool?.holdingChanged(self)
     }
 
+    /// The call's client may be gone, or is known to be there.
+    func callMayBeUnwanted(_ mayBe: Bool) {
+        pool?.unwantedChanged(self, mayBe)
+        if mayBe { pool?.openIfNeeded() }
+    }
+
     /// Bytes a second that the client has moved, if the connection is held for it and has been in use for so long.
     func clientRate(at now: NIODeadline, after grace: TimeAmount) -> Double? {
         guard heldSince != nil, let call, let startedAt, startedAt + grace <= now else { return nil }
         return Double(call.movedBytes) / Double(max(1, (now - startedAt).nanoseconds))
     }
 
-    /// Gives a slow client up, because others need the connection.
-    func giveUpClient() {
+    /// Gives a client up, because others need the connection.
+    func giveUpClient(_ failure: UpstreamFailure) {
         guard let call else { return }
         self.call = nil
         context?.close(promise: nil)
-        call.fail(.clientTooSlow)
+        call.fail(failure)
     }
 
     /// The one who asked is gone: the rest of the response is worth nothing, nor is the connection.
@@ -209,7 +216,9 @@ final class UpstreamConnection: ChannelDuplexHandler {
         switch event {
         case .needsMore: break
         case .interim(let response): call.receiver?.upstreamSent(interim: response)
-        case .head(let response, let length): call.receiver?.upstreamSent(head: response, length: length)
+        case .head(let response, let length):
+            call.mayBeUnwanted = false
+            call.receiver?.upstreamSent(head: response, length: length)
         case .bytes(let bytes): call.received(bytes)
         case .end(let trailers): finish(call, trailers)
         }

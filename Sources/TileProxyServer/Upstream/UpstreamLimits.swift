@@ -49,6 +49,8 @@ package enum UpstreamFailure: Error, Hashable, Sendable {
     case overloaded
     /// The client was slow, and others needed the connection.
     case clientTooSlow
+    /// The client had ended its side, as one does that goes away, and others needed the connection.
+    case clientMayBeGone
     /// The one who asked gave up.
     case cancelled
 }

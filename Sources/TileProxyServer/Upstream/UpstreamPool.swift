@@ -16,6 +16,8 @@ package final class UpstreamPool {
     private var all: [ObjectIdentifier: UpstreamConnection] = [:]
     /// Those that wait for their own clients: no other request waits for them.
     private var held: [ObjectIdentifier: UpstreamConnection] = [:]
+    /// Those whose clients have ended their side: they are given up where another request needs the place.
+    private var unwanted: [ObjectIdentifier: UpstreamConnection] = [:]
     private var connecting = 0
     private var waiting: [UpstreamCall] = []
     private var sweeping: RepeatedTask?
@@ -53,6 +55,9 @@ package final class UpstreamPool {
                 return
             }
         }
+        if waiting.count >= limits.waiting, let place = waiting.firstIndex(where: { $0.mayBeUnwanted }) {
+            waiting.remove(at: place).fail(.clientMayBeGone)
+        }
         guard waiting.count < limits.waiting else {
             call.fail(.overloaded)
             return
@@ -61,7 +66,8 @@ package final class UpstreamPool {
         openIfNeeded()
     }
 
-    private func openIfNeeded() {
+    func openIfNeeded() {
+        giveUpUnwanted()
         while connecting < waiting.count, all.count - held.count + connecting < limits.connections {
             let isFull = all.count + connecting >= limits.connections + limits.held
             guard isFull else {
@@ -83,6 +89,22 @@ package final class UpstreamPool {
         openIfNeeded()
     }
 
+    /// A connection's client has ended its side, or is known to be there.
+    func unwantedChanged(_ connection: UpstreamConnection, _ mayBe: Bool) {
+        let id = ObjectIdentifier(connection)
+        unwanted[id] = mayBe && all[id] != nil ? connection : nil
+    }
+
+    /// Makes places for requests whose clients wait for sure, by giving up those that may have nobody.
+    private func giveUpUnwanted() {
+        while let (_, connection) = unwanted.first, all.count - held.count + connecting >= limits.connections,
+            waiting.count(where: { !$0.mayBeUnwanted && !$0.isOver }) > connecting
+        {
+            remove(connection)
+            connection.giveUpClient(.clientMayBeGone)
+        }
+    }
+
     /// Breaks off the response, or the upload, of the client that has moved the fewest bytes a second.
     ///
     /// - Returns: Whether there was one that had had its time.
@@ -93,7 +115,7 @@ package final class UpstreamPool {
         }
         guard let slowest = rates.min(by: { $0.1 < $1.1 })?.0 else { return false }
         remove(slowest)
-        slowest.giveUpClient()
+        slowest.giveUpClient(.clientTooSlow)
         return true
     }
 
@@ -160,12 +182,14 @@ package final class UpstreamPool {
     /// A connection has no request any more.
     func release(_ connection: UpstreamConnection) {
         held[ObjectIdentifier(connection)] = nil
+        unwanted[ObjectIdentifier(connection)] = nil
         serveNext(on: connection)
     }
 
     private func serveNext(on connection: UpstreamConnection) {
         while !waiting.isEmpty {
-            let call = waiting.removeFirst()
+            // Those whose clients may be gone come last.
+            let call = waiting.remove(at: waiting.firstIndex { !$0.mayBeUnwanted } ?? 0)
             guard !call.isOver else { continue }
             connection.start(call)
             return
@@ -181,6 +205,7 @@ package final class UpstreamPool {
     private func remove(_ connection: UpstreamConnection) {
         all[ObjectIdentifier(connection)] = nil
         held[ObjectIdentifier(connection)] = nil
+        unwanted[ObjectIdentifier(connection)] = nil
         idle.removeAll { $0 === connection }
     }
 
