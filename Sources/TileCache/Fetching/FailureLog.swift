@@ -156,7 +156,7 @@ final class FailureLog: Sendable {
                 if state.hosts.count >= Self.mostHosts {
                     state.hosts = state.hosts.filter { $0.value.breaker.wait(at: now) != nil }
                 }
-                if state.hosts.count >= Self.mostHosts { state.hosts = [:] }
+                if state.hosts.count >= Self.mostHosts, state.hosts[host] == nil { state.dropHalfOfHosts(now) }
                 state.hosts[host, default: Host()].setback = setback
                 if blame == .error, pause == nil {
                     state.hosts[host, default: Host()].breaker
@@ -177,6 +177,14 @@ final class FailureLog: Sendable {
 }
 
 extension FailureLog.State {
+    /// Of the hosts that are left alone at the moment.
+    fileprivate mutating func dropHalfOfHosts(_ now: UInt64) {
+        let waits = hosts.mapValues { $0.breaker.wait(at: now) ?? 0 }
+        for host in waits.keys.sorted(by: { waits[$0, default: 0] < waits[$1, default: 0] }).prefix(hosts.count / 2) {
+            hosts[host] = nil
+        }
+    }
+
     fileprivate mutating func dropHalfOfTiles(_ now: UInt64) {
         tiles = tiles.filter { $0.value.until > now }
         guard tiles.count >= FailureLog.mostTiles / 2 else { return }

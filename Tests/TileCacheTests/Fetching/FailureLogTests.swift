@@ -73,4 +73,13 @@ struct FailureLogTests {
         for number in 0..<5_000 { try fail(0, host: "host-\(number)", blamesHost: true) }
         #expect(log.wait(forHost: "host-4999") == nil)
     }
+
+    @Test func aLongPauseIsRememberedHoweverManyOtherHostsFail() throws {
+        try fail(0, retryAfter: .seconds(3000))
+        for number in 0..<5_000 { try fail(number, host: "host-\(number)", retryAfter: .seconds(5)) }
+        #expect(log.wait(forHost: "a") != nil)
+        #expect(log.wait(forHost: "host-4999") != nil)
+        let left = (0..<5_000).count { log.wait(forHost: "host-\($0)") != nil }
+        #expect(left <= 1_024)
+    }
 }
