@@ -62,7 +62,11 @@ extension TileKind {
             guard isWhole else { return nil }
             guard var start = Gzip.start(of: body, count: Self.lookedAt) else { return "gzip that holds nothing" }
             if Gzip.isMarked(start) { start = Gzip.start(of: start, count: Self.lookedAt) ?? start }
-            return content(BodySignature(start), start, type).map { $0 + " in gzip" }
+            let inside = BodySignature(start)
+            if let objection = content(inside, start, type) { return objection + " in gzip" }
+            // Hardly anybody compresses pictures, so that looking at the whole of one costs little.
+            if inside.pictureType != nil, Self.isCutShort(body, inside) { return "a picture in gzip that breaks off" }
+            return nil
         }
         // What is in other codings cannot be seen. A body that begins as a page, a document or a picture has none of them,
         // whatever its header says.
@@ -71,6 +75,19 @@ extension TileKind {
         if let objection = content(signature, body, type) { return objection }
         return isWhole && signature.isCutShort(body) ? "a picture that breaks off" : nil
     }
+
+    /// Whether a compressed picture, or its gzip, ends too soon; also of one that nobody would decompress.
+    private static func isCutShort(_ body: Data, _ signature: BodySignature) -> Bool {
+        var plain = body
+        for _ in 0..<2 where Gzip.isMarked(plain) {
+            guard let whole = Gzip.decode(plain, limit: largestPicture) else { return true }
+            plain = whole
+        }
+        return signature.isCutShort(plain)
+    }
+
+    /// No larger picture is a tile.
+    private static let largestPicture = 16 << 20
 
     private static let gzipNames: Set<String> = ["gzip", "x-gzip"]
     /// So much of a coded body is decoded to be looked at.

@@ -113,6 +113,11 @@ struct UntrueBodyTests {
         allow("a vector tile in gzip without a name", [.vector], try gzip(Data([0x1A, 0x10, 0x0A])))
         allow("JSON", [.json], try gzip(json), nil, "gzip")
         allow("a picture in gzip", [.image], try gzip(png), "image/png", "gzip")
+        let half = png.prefix(png.count - 12)
+        refuse("a picture that breaks off, in gzip", [.image], try gzip(half), "image/png", "gzip")
+        refuse("gzip of a picture that breaks off", [.image], try gzip(png).dropLast(12), "image/png", "gzip")
+        refuse("the same, applied twice", [.image], try gzip(gzip(half)), "image/png", "gzip")
+        allow("a picture in gzip twice", [.image], try gzip(gzip(png)), "image/png", "gzip")
         allow("brotli", [.vector], Data([0x0B, 0x02, 0x80, 0x03]), nil, "br")
         // Pictures that break off, at any length.
         for (name, picture) in [("PNG", png), ("JPEG", jpeg), ("WebP", webp), ("AVIF", avif)] {
