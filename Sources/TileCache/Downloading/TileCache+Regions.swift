@@ -117,7 +117,7 @@ extension TileCache {
         var distinctBytes = 0
         for tile in drawn {
             let key = TileKey(source: source.name, tile: tile)
-            let found = try await self.tile(source, key, priority: .prefetch)
+            let found = try await exactTile(source, key, mode: .standard, priority: .prefetch, isBulk: true)
             guard let data = found?.data else { continue }
             bytes += data.count
             if distinct.insert(data).inserted { distinctBytes += data.count }

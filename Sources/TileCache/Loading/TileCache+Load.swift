@@ -34,12 +34,14 @@ extension TileCache {
     }
 
     /// The tile under a key, as the server has it.
+    ///
+    /// - Parameter isBulk: Whether hosts are left out whose terms forbid asking for more than somebody looks at.
     @inline(__always)
     func exactTile(
-        _ source: TileSource, _ key: TileKey, mode: LoadMode, priority: FetchPriority
+        _ source: TileSource, _ key: TileKey, mode: LoadMode, priority: FetchPriority, isBulk: Bool = false
     ) async throws -> CachedTile? {
         if let local = source.local { return try await read(local, FetchOrder(source: source, key: key, mode: mode)) }
-        if mode == .serverOnly { return try await ask(source, key, nil, mode, priority) }
+        if mode == .serverOnly { return try await ask(source, key, nil, mode, priority, isBulk: isBulk) }
         let stored: StoredTile?
         do { stored = try await read(key) } catch let error as StoreError {
             // A disk that cannot be read is no reason to show no map while there is a server.
@@ -48,8 +50,10 @@ extension TileCache {
             stored = nil
         }
         guard let stored else {
-            if let held = held.tile(key) { return try await tile(source, key, held, mode, priority, isHeld: true) }
-            return mode == .cacheOnly ? nil : try await ask(source, key, nil, mode, priority)
+            if let held = held.tile(key) {
+                return try await tile(source, key, held, mode, priority, isHeld: true, isBulk)
+            }
+            return mode == .cacheOnly ? nil : try await ask(source, key, nil, mode, priority, isBulk: isBulk)
         }
         // The common case, decided without a copy of anything.
         let metadata = stored.entry.metadata
@@ -58,23 +62,23 @@ extension TileCache {
         }
         // What came since and could not be stored is the newer one.
         if let held = held.tile(key), held.entry.metadata.storedAt >= metadata.storedAt {
-            return try await tile(source, key, held, mode, priority, isHeld: true)
+            return try await tile(source, key, held, mode, priority, isHeld: true, isBulk)
         }
-        return try await tile(source, key, stored, mode, priority, isHeld: false)
+        return try await tile(source, key, stored, mode, priority, isHeld: false, isBulk)
     }
 
     private func tile(
         _ source: TileSource, _ key: TileKey, _ stored: StoredTile, _ mode: LoadMode, _ priority: FetchPriority,
-        isHeld: Bool
+        isHeld: Bool, _ isBulk: Bool
     ) async throws -> CachedTile? {
         switch LoadDecision.first(mode, CacheState(stored.entry, now: clock.now())) {
         case .serve(let reason):
             return CachedTile(stored, origin: reason.map { .stale($0) } ?? origin(of: stored))
         case .serveAndRefresh:
-            refreshInBackground(source, key, stored, isHeld: isHeld)
+            refreshInBackground(source, key, stored, isHeld: isHeld, isBulk: isBulk)
             return CachedTile(stored, origin: .stale(.whileRevalidating))
         case .ask:
-            return try await ask(source, key, stored, mode, priority, isHeld: isHeld)
+            return try await ask(source, key, stored, mode, priority, isHeld: isHeld, isBulk: isBulk)
         case .nothing:
             return nil
         }
@@ -96,14 +100,15 @@ extension TileCache {
     /// Asks the server; falls back on what is stored where the rules allow it.
     private func ask(
         _ source: TileSource, _ key: TileKey, _ stored: StoredTile?, _ mode: LoadMode, _ priority: FetchPriority,
-        isHeld: Bool = false
+        isHeld: Bool = false, isBulk: Bool = false
     ) async throws -> CachedTile {
         let flight = FlightKey(key: key, isStored: mode != .serverOnly)
         // Where a download has asked already, it goes on by these terms.
-        let terms = FetchTerms(attempts: source.attempts, timeout: source.timeout, isBulk: false)
+        let terms = FetchTerms(attempts: source.attempts, timeout: source.timeout, isBulk: isBulk)
         do {
             return try await flights.value(for: flight, priority: priority, terms: terms) { ticket in
-                let order = FetchOrder(source: source, key: key, stored: stored, mode: mode, isHeld: isHeld)
+                let order = FetchOrder(
+                    source: source, key: key, stored: stored, mode: mode, isHeld: isHeld, isBulk: isBulk)
                 return try await self.fetch(order, ticket)
             }
         } catch let failure as FetchFailure {
@@ -126,13 +131,16 @@ extension TileCache {
     }
 
     /// Asks the server whether a stale tile still holds, while the stale one is being served.
-    func refreshInBackground(_ source: TileSource, _ key: TileKey, _ stored: StoredTile, isHeld: Bool = false) {
+    func refreshInBackground(
+        _ source: TileSource, _ key: TileKey, _ stored: StoredTile, isHeld: Bool = false, isBulk: Bool = false
+    ) {
         // A refresh that failed is not tried, and not reported, again with every tile that is served meanwhile.
         guard failures.wait(for: key) == nil else { return }
         let flight = FlightKey(key: key, isStored: true)
         flights.start(flight, priority: .refresh) { ticket in
             do {
-                let order = FetchOrder(source: source, key: key, stored: stored, mode: .standard, isHeld: isHeld)
+                let order = FetchOrder(
+                    source: source, key: key, stored: stored, mode: .standard, isHeld: isHeld, isBulk: isBulk)
                 return try await self.fetch(order, ticket)
             } catch {
                 let told = (error as? FetchFailure)?.error ?? error

@@ -160,4 +160,18 @@ struct RegionDownloadTests {
         #expect(throws: TileCacheError.self) { try source.coverage(swiss, zooms: 8...9) }
         #expect(try source.coverage(swiss, zooms: 4...9).zooms == 4...5)
     }
+
+    @Test func anEstimateDoesNotAskHostsWhoseTermsForbidItEither() async throws {
+        let lab = try CacheLab()
+        lab.transport.script { request in
+            let elsewhere = "https://tile.openstreetmap.org" + (request.head.path ?? "/")
+            return request.head.authority == "tiles.example" ? .answer(302, [.location: elsewhere]) : .answer(200)
+        }
+        let source = try lab.source()
+        let error = await #expect(throws: TileCacheError.self) {
+            _ = try await lab.cache.estimateSize(source, source.coverage(swiss, zooms: 0...10), samples: 5)
+        }
+        #expect(error?.code == .forbidden)
+        #expect(lab.transport.requests.allSatisfy { $0.head.authority == "tiles.example" })
+    }
 }
