@@ -63,7 +63,7 @@ extension TileCache {
             let store = self.store
             try await pool.run { try store.pin(region) }
         }
-        let keys = KeyIterator(source: source.name, tiles: coverage.tiles().makeIterator())
+        let keys = KeyIterator(source: source.name, coverage)
         return TileDownload(self, source, .covered(keys), total: coverage.tileCount, options, isRegion: true)
     }
 
@@ -149,7 +149,14 @@ extension TileCache {
 /// The keys of the tiles of a source.
 struct KeyIterator: IteratorProtocol, Sendable {
     let source: SourceName
-    var tiles: CoveredTiles.Iterator
+    let coverage: TileCoverage
+    private var tiles: CoveredTiles.Iterator
+
+    init(source: SourceName, _ coverage: TileCoverage) {
+        self.source = source
+        self.coverage = coverage
+        tiles = coverage.tiles().makeIterator()
+    }
 
     mutating func next() -> TileKey? { tiles.next().map { TileKey(source: source, tile: $0) } }
 }

@@ -211,6 +211,7 @@ public final class TileDownload: Sendable {
     /// Counts what of a region is in the cache: what was stored may have been evicted or removed since.
     private func countPresent() async {
         guard isRegion, !Task.isCancelled, !cache.isClosed else { return }
+        if await countPresentByEntries() { return }
         let (failed, store) = (Set(state.withLock { $0.report.failures.map(\.key) }), cache.store)
         var tiles = self.tiles
         var (present, settled) = (0, 0)
@@ -239,6 +240,35 @@ public final class TileDownload: Sendable {
                     : TileCacheError(.notStored, "the cache cannot say what is there: \(error)", cause: error))
         }
     }
+
+    /// Counts the same by looking through the cache's entries, where a download ended early that has far more tiles.
+    ///
+    /// - Returns: Whether that could be done: not for shapes that take too many rectangles.
+    private func countPresentByEntries() async -> Bool {
+        let pending = state.withLock { $0.report.progress.pending }
+        guard pending > Self.lookedUpOneByOne, case .covered(let keys) = tiles else { return false }
+        let (coverage, store) = (keys.coverage, cache.store)
+        do {
+            let present = try await cache.pool.run { () -> Int in
+                var selection = EntrySelection()
+                selection.source = keys.source
+                selection.region = try PinnedRegion(name: "present", source: keys.source, spans: coverage.spans())
+                var first = coverage.tiles().makeIterator()
+                let variant = first.next()
+                var present = 0
+                try store.forEachEntry(where: selection) { entry in
+                    guard let tile = entry.key.tile, let variant else { return }
+                    if tile.scale == variant.scale, tile.format == variant.format { present += 1 }
+                }
+                return present
+            }
+            if !Task.isCancelled { state.withLock { $0.report.present = present } }
+            return true
+        } catch { return false }
+    }
+
+    /// So many tiles are looked up one by one, whatever else is in the cache.
+    private static let lookedUpOneByOne = 65_536
 
     private func finish() {
         let (watchers, number) = state.withLock { state in

@@ -208,6 +208,20 @@ struct DownloadOutageTests {
         #expect(try lab.store.regions().isEmpty)
     }
 
+    /// Looking up every tile of a large region would take hours for a handful of requests.
+    @Test func theEndOfADownloadOfTheWholeWorldOnABudgetComesAtOnce() async throws {
+        let lab = try CacheLab()
+        lab.transport.answer(.answer(200, fresh))
+        let source = try lab.source()
+        _ = try await lab.cache.tile(source, z: 12, x: 7, y: 2000)
+        var options = DownloadOptions()
+        options.requestBudget = 10
+        let report = try await lab.cache.download(source, world(source, 0...16), options: options).report()
+        #expect(report.reachedBudget && report.progress.fetched == 10)
+        #expect(report.present == 11, "the one of zoom 12 counts too")
+        #expect(try await lab.cache.download(source, world(source, 2...16), options: options).report().present == 16)
+    }
+
     // MARK: Closing
 
     @Test func closingEndsADownloadAndLeavesTheRestPending() async throws {
