@@ -1,3 +1,4 @@
+import Dispatch
 import HTTPTypes
 import Testing
 import TileStore
@@ -129,6 +130,80 @@ struct RegionDownloaderTests {
         #expect(await download.report().progress.isComplete)
         let size = try await downloader.estimateSize(samples: 5)
         #expect(size.tiles == 21 && size.bytes > 0)
+    }
+
+    /// Keeps the cache's file threads busy, so that pinning a region takes until the door is opened.
+    private func holdingFiles<R>(_ cache: TileCache, _ body: () async throws -> R) async throws -> R {
+        let door = DispatchSemaphore(value: 0)
+        let arrived = Locked(0)
+        let threads = TileCacheConfiguration().fileThreads
+        let holders = (0..<threads).map { _ in
+            Task {
+                try await cache.onFileThread {
+                    arrived.withLock { $0 += 1 }
+                    door.wait()
+                }
+            }
+        }
+        await until { arrived.withLock { $0 } == threads }
+        let result = try await body()
+        for _ in holders { door.signal() }
+        for holder in holders { try await holder.value }
+        return result
+    }
+
+    @Test func aCancelWhileTheRegionIsBeingPinnedIsNotLost() async throws {
+        let lab = try MapLab()
+        let watcher = Watcher()
+        let downloader = try RegionDownloader(world, zooms: 0...4, named: "world", of: lab.map)
+        downloader.delegate = watcher
+        let start = try await holdingFiles(lab.cache) {
+            let start = Task { try await downloader.start() }
+            // Its part up to the pinning runs on this actor.
+            for _ in 0..<100 { await Task.yield() }
+            #expect(downloader.progress == nil)
+            downloader.cancel()
+            return start
+        }
+        let report = try await start.value.report()
+        #expect(report.wasCancelled && lab.server.requests.isEmpty)
+        await until { watcher.reports.count == 1 }
+        // It may be begun again.
+        #expect(try await downloader.start().report().verdict == .complete)
+    }
+
+    @Test func ofTwoThatAreBegunAtOnceOnlyTheLastGoesOn() async throws {
+        let lab = try MapLab()
+        let watcher = Watcher()
+        let downloader = try RegionDownloader(world, zooms: 0...4, named: "world", of: lab.map)
+        downloader.delegate = watcher
+        // Whoever is begun first: neither gets anything before it is let go on.
+        downloader.pause()
+        let first = Task { try await downloader.start() }
+        let second = Task { try await downloader.start() }
+        let downloads = [try await first.value, try await second.value]
+        await until { downloads.contains { $0.isOver } }
+        #expect(downloads.count { $0.isOver } == 1)
+        downloader.cancel()
+        for download in downloads { #expect(await download.report().wasCancelled) }
+        await until { !watcher.reports.isEmpty }
+        #expect(watcher.reports.count == 1 && lab.server.requests.isEmpty)
+    }
+
+    @Test func aRetryWhilePausedWaitsForResume() async throws {
+        let lab = try MapLab()
+        lab.server.script { _ in .status(403) }
+        let downloader = try RegionDownloader(world, zooms: 0...1, named: nil, of: lab.map)
+        _ = try await downloader.start().report()
+        lab.server.script { .tile(picture($0.path ?? "")) }
+        downloader.pause()
+        let asked = lab.server.requests.count
+        downloader.retryFailed()
+        for _ in 0..<1000 { await Task.yield() }
+        #expect(lab.server.requests.count == asked && downloader.progress?.done == 0)
+        downloader.resume()
+        await until { downloader.progress?.isComplete == true }
+        #expect(lab.server.requests.count == asked + 5)
     }
 
     @Test func stepsAreToldOnceEachAnd100Always() {

@@ -168,12 +168,16 @@ public final class TileDownload: Sendable {
     /// Tries again what is missing: the tiles that failed, those that are pending, and those that were lost.
     ///
     /// Where only failed tiles are missing, and no more than ``DownloadReport/failureLimit``, they alone are looked at; else
-    /// all tiles are, and those that are there and fresh are not asked for.
-    public func retryFailed() -> TileDownload {
+    /// all tiles are, and those that are there and fresh are not asked for. The report is about the tiles that are looked at:
+    /// it does not tell whether others of a region that nothing pins have been evicted since.
+    public func retryFailed() -> TileDownload { retryFailed(startsPaused: false) }
+
+    /// The same; begins nothing before ``resume()`` if it starts paused.
+    package func retryFailed(startsPaused: Bool) -> TileDownload {
         let report = state.withLock { $0.report }
         cache.forgetFailures()
         var options = options
-        options.startsPaused = false
+        options.startsPaused = startsPaused
         let progress = report.progress
         if progress.pending == 0, progress.lost == 0, progress.failed == report.failures.count {
             let keys = report.failures.map(\.key)

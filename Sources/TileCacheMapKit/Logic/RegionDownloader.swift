@@ -54,6 +54,10 @@ public final class RegionDownloader {
     private var download: TileDownload?
     private var watcher: Task<Void, Never>?
     private var isPaused = false
+    /// Counts calls of ``start()``: only what the last one began is this object's.
+    private var starts = 0
+    /// Whether ``cancel()`` was called since the last of them.
+    private var isCancelled = false
 
     /// Plans the download of a shape.
     ///
@@ -91,19 +95,27 @@ public final class RegionDownloader {
 
     /// Begins, or begins again after an end.
     ///
+    /// A download that is under way, or about to begin, is cancelled.
     /// - Returns: The download, for those who rather `await` its progress and report.
     /// - Throws: What the delegate is told too.
     @discardableResult
     public func start() async throws -> TileDownload {
         watcher?.cancel()
         download?.cancel()
+        starts += 1
+        isCancelled = false
+        let mine = starts
         do {
             var options = self.options
-            options.startsPaused = isPaused
+            options.startsPaused = true
             let download = try await mapCache.cache.download(
                 mapCache.source, coverage, named: name, options: options)
-            // Either may have been called while the region was being pinned.
-            if isPaused { download.pause() } else { download.resume() }
+            // Any of these may have been called while the region was being pinned.
+            guard mine == starts else {
+                download.cancel()
+                return download
+            }
+            if isCancelled { download.cancel() } else if !isPaused { download.resume() }
             self.download = download
             watch(download)
             return download
@@ -126,12 +138,15 @@ public final class RegionDownloader {
     }
 
     /// Ends it; what has come stays.
-    public func cancel() { download?.cancel() }
+    public func cancel() {
+        isCancelled = true
+        download?.cancel()
+    }
 
     /// Tries again what is missing, as `TileDownload.retryFailed()` does; does nothing before an end.
     public func retryFailed() {
         guard let download, download.isOver else { return }
-        let retry = download.retryFailed()
+        let retry = download.retryFailed(startsPaused: isPaused)
         self.download = retry
         watch(retry)
     }
