@@ -14,7 +14,7 @@ public struct DownloadReport: Sendable {
     /// stored. The tiles that are left are ``DownloadProgress/pending`` and have not failed; the same download started
     /// again takes them up.
     public var stoppedBy: TileCacheError?
-    /// How many of a region's tiles are in the cache, tiles that are known not to exist included.
+    /// How many of the tiles of a region's download are in the cache, tiles that are known not to exist included.
     ///
     /// Counted in the store when the download was over. `nil` if it was not: for a prefetch or a refresh, which promise no
     /// tile, and for a download that was cancelled or whose cache was closed.
@@ -34,7 +34,7 @@ public struct DownloadReport: Sendable {
 
 /// Whether everything that a download was for is there.
 public enum DownloadVerdict: Hashable, Sendable {
-    /// Every tile is in the cache, or the server says that it does not exist.
+    /// Every tile of the download is in the cache, or the server says that it does not exist.
     case complete
     /// So many tiles are not; ``DownloadReport/shortfalls`` says why.
     case incomplete(missing: Int)
