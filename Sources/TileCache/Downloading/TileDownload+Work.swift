@@ -249,8 +249,9 @@ extension TileDownload {
                     .notStored, "\(tile.key): it could not be stored: \(reason)", key: tile.key, cause: reason)
             state.fail(tile.key, error)
             state.notStoredInARow += 1
-            // Whatever else came would be lost too.
-            if state.notStoredInARow >= Self.notStoredLimit, state.report.stoppedBy == nil {
+            // Whatever else came would be lost too; unless the server forbids it for some tiles only.
+            let isForAll = !(reason is TileCacheError) || !state.hasStored
+            if isForAll, state.notStoredInARow >= Self.notStoredLimit, state.report.stoppedBy == nil {
                 state.report.stoppedBy = error
             }
         }
@@ -323,6 +324,12 @@ extension TileDownload.State {
         answers += 1
         lastAnswer = now
         obstacle = nil
+    }
+
+    /// Whether the server lets any of the tiles be stored.
+    fileprivate var hasStored: Bool {
+        let progress = report.progress
+        return progress.fetched + progress.revalidated + progress.unchanged + progress.absent > absentAndNotStored
     }
 
     /// A tile cannot be had.

@@ -98,6 +98,31 @@ struct DownloadOutageTests {
 
     // MARK: Tiles that are not kept
 
+    @Test func tilesThatMayNotBeStoredDoNotEndADownloadOfOthersThatMay() async throws {
+        let lab = try CacheLab()
+        let source = try lab.source()
+        let fields = fresh
+        lab.transport.script { request in
+            let path = request.head.path ?? ""
+            let isSea = path.hasPrefix("/4/") && ["/0.png", "/1.png", "/2.png"].contains { path.hasSuffix($0) }
+            return .answer(200, isSea ? [.cacheControl: "no-store"] : fields)
+        }
+        let download = try await lab.cache.download(source, world(source, 0...4))
+        let report = await download.report()
+        #expect(report.progress.fetched == 293 && report.progress.failed == 48 && report.stoppedBy == nil)
+        // Again: what is there shows that not all is forbidden.
+        let again = try await lab.cache.download(source, world(source, 0...4)).report()
+        #expect(again.progress.unchanged == 293 && again.progress.pending == 0)
+    }
+
+    @Test func aServerThatForbidsStoringAnythingIsNotAskedForEverything() async throws {
+        let lab = try CacheLab()
+        lab.transport.answer(.answer(200, [.cacheControl: "no-store"]))
+        let source = try lab.source()
+        let report = try await lab.cache.download(source, world(source, 0...4)).report()
+        #expect(report.stoppedBy?.code == .notStored && lab.transport.count < 40)
+    }
+
     @Test(arguments: [HTTPFields([.init(name: .cacheControl, value: "no-store")]), [.vary: "*"]])
     func aTileThatMayNotBeStoredIsNotCountedAsFetched(fields: HTTPFields) async throws {
         let lab = try CacheLab()
