@@ -12,7 +12,8 @@ public struct DownloadOptions: Sendable {
     public var priority = FetchPriority.prefetch
     /// How often one tile is tried before it counts as failed.
     ///
-    /// Tries that fail because the server is away, or asks to be left alone, do not count: see ``patience``.
+    /// Tries that fail because the server is away, or asks to be left alone, do not count: see ``patience``. Whether it is
+    /// away, other tiles tell; when all others have come, one of them is asked for again.
     public var attempts = 4
     /// How long it waits for a server that is away: one that does not answer, or asks to be left alone.
     ///

@@ -113,11 +113,10 @@ extension TileDownload {
     private func sitOut(_ pause: Duration?) async {
         // Another worker asks already.
         guard outage.close() else { return }
+        defer { outage.open() }
+        if pause == nil, await controlAnswers() { return }
         setWaiting(true)
-        defer {
-            setWaiting(false)
-            outage.open()
-        }
+        defer { setWaiting(false) }
         let answers = state.withLock { $0.answers }
         var wait = pause
         var inHand: Job?
@@ -133,6 +132,7 @@ extension TileDownload {
                 job = kept
                 inHand = nil
             } else {
+                if wait != nil, await controlAnswers() { return }
                 switch next(preferringNew: true) {
                 case .none: return
                 case .later(let left):
@@ -155,6 +155,33 @@ extension TileDownload {
                 wait = .nanoseconds(
                     Int64(clamping: backoff.nanoseconds(failures: failures, random: cache.clock.random())))
             }
+        }
+    }
+
+    /// Whether the server answers about a tile that it gave before, when there is no new one to tell by.
+    ///
+    /// Without that, a few tiles that a server never gives could not be told from a server that is away, once all others
+    /// have come.
+    private func controlAnswers() async -> Bool {
+        guard !hasNew, let key = state.withLock({ $0.control }) else { return false }
+        await gate.pass()
+        guard isToGoOn, hasPatience(for: .zero) else { return false }
+        do { guard try await ask(key, beforeSending: {}) != nil else { return false } } catch { return false }
+        // The patience runs on until a tile is settled: what never is must not be waited for without end.
+        state.withLock { state in
+            state.answers += 1
+            state.controls += 1
+            state.obstacle = nil
+        }
+        return true
+    }
+
+    /// Whether there is a tile that was not tried yet, and room for it should it fail.
+    private var hasNew: Bool {
+        guard state.withLock({ $0.deferred.count < Self.mostDeferred }) else { return false }
+        return left.withLock { left in
+            var rest = left
+            return rest.next() != nil
         }
     }
 
@@ -194,30 +221,20 @@ extension TileDownload {
         var job = job
         do {
             if !options.revalidatesFresh, try await cache.isFreshAndThere(key) {
-                count { $0.report.progress.unchanged += 1 }
+                count { state in
+                    state.report.progress.unchanged += 1
+                    if state.control == nil { state.control = key }
+                }
                 return .unchanged
             }
-            // Reserved before it is sent, so that several at a time stay within the budget.
-            let mayAsk = state.withLock { state -> Bool in
-                guard !state.isOutOfBudget(options) else { return false }
-                state.requests += 1
-                return true
+            let tile = try await ask(key) {
+                guard job.answers == nil else { return }
+                (job.answers, job.controls) = state.withLock { ($0.answers, $0.controls) }
             }
-            guard mayAsk else {
+            guard let tile else {
                 put(back: job)
                 return .over
             }
-            let meter = RequestMeter()
-            defer {
-                let cost = meter.cost
-                state.withLock { state in
-                    state.requests += cost.requests - 1
-                    state.report.progress.bytes += cost.bytes
-                }
-            }
-            try await limiter?.wait()
-            if job.answers == nil { job.answers = state.withLock { $0.answers } }
-            let tile = try await cache.update(source, key, options, meter)
             settle(tile)
             return .answered
         } catch {
@@ -225,9 +242,35 @@ extension TileDownload {
         }
     }
 
+    /// Asks for a tile within the budgets, at the download's rate.
+    ///
+    /// - Parameter beforeSending: Called when its turn has come.
+    /// - Returns: `nil` if a budget is used up.
+    private func ask(_ key: TileKey, beforeSending: () -> Void) async throws -> CachedTile? {
+        // Reserved before it is sent, so that several at a time stay within the budget.
+        let mayAsk = state.withLock { state -> Bool in
+            guard !state.isOutOfBudget(options) else { return false }
+            state.requests += 1
+            return true
+        }
+        guard mayAsk else { return nil }
+        let meter = RequestMeter()
+        defer {
+            let cost = meter.cost
+            state.withLock { state in
+                state.requests += cost.requests - 1
+                state.report.progress.bytes += cost.bytes
+            }
+        }
+        try await limiter?.wait()
+        beforeSending()
+        return try await cache.update(source, key, options, meter)
+    }
+
     private func settle(_ tile: CachedTile) {
         count { state in
             state.noteAnswer(cache.clock.ticks())
+            state.control = tile.key
             guard let reason = tile.notStored else {
                 state.notStoredInARow = 0
                 switch tile {
@@ -277,7 +320,10 @@ extension TileDownload {
         var job = job
         let hasFailed = count { state -> Bool in
             switch blame {
-            case .server: break
+            case .server:
+                // Where it gives a tile that it gave before, it is not away; while it asks for a pause, it may be.
+                let isPause = told.code == .waiting || failure?.retryAfter != nil
+                if !isPause, state.controls > job.controls { job.tries += 1 }
             case .unclear:
                 // Counts only if other tiles came since: else the network is away, or the server.
                 if state.answers > job.answers ?? 0 { job.tries += 1 }
@@ -285,9 +331,10 @@ extension TileDownload {
                 state.noteAnswer(now)
                 job.tries = failure?.mayPass == true ? job.tries + 1 : options.attempts
             }
-            job.answers = state.answers
+            (job.answers, job.controls) = (state.answers, state.controls)
             if told.code != .waiting || state.obstacle == nil, blame != .tile { state.obstacle = told }
             guard job.tries >= options.attempts else { return false }
+            state.lastAnswer = now
             state.fail(key, told)
             return true
         }

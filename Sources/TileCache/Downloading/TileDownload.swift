@@ -16,6 +16,8 @@ public final class TileDownload: Sendable {
         var tries = 0
         /// How many answers the server had given when it was tried last; `nil` before the first try.
         var answers: Int?
+        /// How many times it had then given a tile that it gave before.
+        var controls = 0
     }
 
     struct State {
@@ -38,6 +40,10 @@ public final class TileDownload: Sendable {
         var answers = 0
         /// When the last of them came; at first, and after a pause, when it began.
         var lastAnswer: UInt64
+        /// A tile that the server gave: asked for again, it tells whether the server is there.
+        var control: TileKey?
+        /// How many times it told so.
+        var controls = 0
         var notStoredInARow = 0
         /// Tiles that do not exist, and whose absence the server does not let anybody store.
         var absentAndNotStored = 0

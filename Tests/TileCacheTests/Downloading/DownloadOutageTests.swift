@@ -96,6 +96,101 @@ struct DownloadOutageTests {
         #expect(lab.transport.count(of: "/1/0/1.png") >= 4)
     }
 
+    @Test(arguments: [429, 502, 503, 504])
+    func theLastTileWhoseServerFailsForItAloneIsNotWaitedForAllDay(status: Int) async throws {
+        let lab = try CacheLab()
+        let source = try lab.source()
+        let fields = fresh
+        lab.transport.script { request in
+            request.head.path == "/2/1/1.png" ? .answer(status) : .answer(200, fields)
+        }
+        let start = lab.clock.manual.ticks
+        let download = try await lab.cache.download(source, world(source))
+        let report = await lab.clock.running { await download.report() }
+        #expect(report.progress.fetched == 84 && report.progress.failed == 1 && report.stoppedBy == nil)
+        #expect(report.failures.first?.error.status == status)
+        #expect(lab.clock.manual.ticks - start < 300_000_000_000)
+        #expect(lab.transport.count < 85 + 16)
+    }
+
+    /// As above, where nothing came in this run, since all others are there.
+    @Test func theOneTileThatIsMissingIsNotWaitedForAllDayEither() async throws {
+        let lab = try CacheLab()
+        let source = try lab.source()
+        let fields = fresh
+        let isBroken = Locked(false)
+        lab.transport.script { request in
+            if request.head.path == "/2/1/1.png" {
+                if isBroken.withLock({ $0 }) { throw TransportError(.timeout, "no answer in time") }
+                return .answer(403)
+            }
+            return .answer(200, fields)
+        }
+        _ = try await lab.cache.download(source, world(source)).report()
+        isBroken.withLock { $0 = true }
+        let start = lab.clock.manual.ticks
+        lab.cache.forgetFailures()
+        let download = try await lab.cache.download(source, world(source))
+        let report = await lab.clock.running { await download.report() }
+        #expect(report.progress.unchanged == 84 && report.progress.failed == 1 && report.stoppedBy == nil)
+        #expect(lab.clock.manual.ticks - start < 300_000_000_000)
+    }
+
+    @Test func anOutageWhenOnlyAFewTilesAreLeftIsWaitedForAndFailsNone() async throws {
+        let lab = try CacheLab()
+        let source = try lab.source()
+        let clock = lab.clock.manual
+        let back = clock.ticks + 3_600_000_000_000
+        let served = Locked(0)
+        let fields = fresh
+        lab.transport.script { _ in
+            let number = served.withLock { count in
+                count += 1
+                return count
+            }
+            guard number <= 80 || clock.ticks >= back else { throw TransportError(.timeout, "no answer in time") }
+            return .answer(200, fields)
+        }
+        let download = try await lab.cache.download(source, world(source))
+        let report = await lab.clock.running { await download.report() }
+        #expect(report.progress.fetched == 85 && report.progress.failed == 0 && report.stoppedBy == nil)
+    }
+
+    @Test func aServerThatAsksForPausesForOneTileIsGivenUpAfterThePatience() async throws {
+        let lab = try CacheLab()
+        let source = try lab.source()
+        let fields = fresh
+        lab.transport.script { request in
+            request.head.path == "/2/1/1.png" ? .answer(503, [.retryAfter: "5"]) : .answer(200, fields)
+        }
+        var options = DownloadOptions()
+        options.patience = .seconds(600)
+        let start = lab.clock.manual.ticks
+        let download = try await lab.cache.download(source, world(source), options: options)
+        let report = await lab.clock.running { await download.report() }
+        #expect(report.progress.fetched == 84 && report.progress.pending == 1 && report.stoppedBy != nil)
+        #expect(lab.clock.manual.ticks - start < 900_000_000_000)
+    }
+
+    @Test func tilesThatTheServerNeverGivesDoNotKeepTheOthersFromBeingAskedFor() async throws {
+        let lab = try CacheLab()
+        let source = try lab.source()
+        let fields = fresh
+        // More in a row than are kept for another try.
+        lab.transport.script { request in
+            let parts = (request.head.path ?? "").split(separator: "/")
+            let row = parts.last.flatMap { Int($0.prefix { $0 != "." }) } ?? 0
+            return parts.first == "6" && row < 18 ? .answer(503) : .answer(200, fields)
+        }
+        var options = DownloadOptions()
+        options.attempts = 1
+        options.patience = .seconds(7200)
+        let download = try await lab.cache.download(source, world(source, 0...6), options: options)
+        let report = await lab.clock.running { await download.report() }
+        #expect(report.progress.failed == 18 * 64 && report.progress.fetched == 5461 - 18 * 64)
+        #expect(report.stoppedBy == nil)
+    }
+
     // MARK: Tiles that are not kept
 
     @Test func tilesThatMayNotBeStoredDoNotEndADownloadOfOthersThatMay() async throws {
