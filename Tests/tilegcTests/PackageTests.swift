@@ -62,6 +62,26 @@ struct PackageTests {
         #expect(exists("cache/tilecache.json"))
     }
 
+    @Test(arguments: ["", "/objects", "/manifest/checkpoint-0.json", "/new/folder", "/new/map.mbtiles", "/map.pmtiles"])
+    func anExportIntoACacheIsRefused(_ place: String) throws {
+        try Sample.make(at: scratch("cache"))
+        try Sample.make(at: scratch("other"))
+        let link = scratch("link")
+        #expect(symlink(scratch("cache"), link) == 0)
+        let before = try files(in: scratch("cache"))
+        for (source, target) in [("cache", scratch("cache")), ("cache", link), ("other", scratch("cache") + "/")] {
+            var arguments = ["export", scratch(source), target + place, "--source", "osm"]
+            if place.hasSuffix(".json") { arguments += ["--format", "pmtiles"] }
+            let outcome = try Child(arguments).wait()
+            #expect(outcome.status == 64, "\(arguments)")
+            #expect(outcome.messages.contains("lies in the tile cache"), "\(outcome.messages)")
+        }
+        #expect(try files(in: scratch("cache")) == before)
+        #expect(try tilegc("verify", scratch("cache")).status == 0)
+        // Beside it is the usual place.
+        try succeed("export", scratch("cache"), scratch("out"), "--source", "osm")
+    }
+
     @Test func moreTilesThanAllowedAreRefused() throws {
         try package("a.pmtiles", tiles: [PMTilesEntry(tile: 1, offset: 0, length: 8, run: 5)])
         try fails(

@@ -39,6 +39,7 @@ final class OutputFile {
         self.path = path
         replaced = ReplacedFile(AT_FDCWD, path)
         folder = path.lastIndex(of: "/").map { $0 == path.startIndex ? "/" : String(path[..<$0]) } ?? "."
+        try OutputPlace.check(folder, for: path)
         let tag = String(UInt64.random(in: .min ... .max), radix: 36)
         temporaryPath = (folder == "/" ? "/" : folder + "/") + Self.prefix + tag + Self.suffix
         try sweep()

@@ -37,6 +37,7 @@ struct FolderExport {
     ) throws {
         self.store = store
         self.path = path
+        try OutputPlace.check(path, for: path)
         folder = try FolderHandle.open(path)
         self.rowsFromSouth = rowsFromSouth
         self.region = region
