@@ -8,6 +8,13 @@ import TileStoreTesting
 #if !canImport(ImageIO)
 import CTileImaging
 #endif
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
 
 @Suite(.serialized, .timeLimit(.minutes(60)), .ownThreads)
 struct CoverageTests {
@@ -129,6 +136,39 @@ struct CoverageTests {
         #expect(
             try tilegc("coverage", scratch("cache"), "--source", "osm", "--zoom", "2", "--png", "/no/x").status == 74)
     }
+
+    @Test func aPipeIsNotReplacedByThePicture() throws {
+        let scratch = try Scratch()
+        try Sample.make(at: scratch("cache"))
+        #expect(mkfifo(scratch("pipe"), 0o600) == 0)
+        let outcome = try tilegc(
+            "coverage", scratch("cache"), "--source", "osm", "--zoom", "2", "--png", scratch("pipe"))
+        #expect(outcome.status == 64 && outcome.messages.contains("is not a file"), "\(outcome.messages)")
+        let type = try FileManager.default.attributesOfItem(atPath: scratch("pipe"))[.type] as? FileAttributeType
+        #expect(type != .typeRegular)
+    }
+
+    @Test func thePictureIsNotWrittenIntoTheCache() throws {
+        let scratch = try Scratch()
+        try Sample.make(at: scratch("cache"))
+        let before = try files(in: scratch("cache"))
+        let target = scratch("cache/manifest/checkpoint-0.json")
+        let outcome = try tilegc("coverage", scratch("cache"), "--source", "osm", "--zoom", "2", "--png", target)
+        #expect(outcome.status == 64 && outcome.messages.contains("lies in the tile cache"), "\(outcome.messages)")
+        #expect(try files(in: scratch("cache")) == before)
+    }
+
+    #if os(Linux)
+    @Test func thePictureThatCannotBeWrittenIsExplainedInTheSystemsWords() throws {
+        let scratch = try Scratch()
+        try Sample.make(at: scratch("cache"))
+        // /proc takes no new files, whoever asks.
+        let outcome = try tilegc(
+            "coverage", scratch("cache"), "--source", "osm", "--zoom", "2", "--png", "/proc/picture.png")
+        #expect(outcome.status == 74)
+        #expect(outcome.messages.contains(String(cString: strerror(ENOENT))), "\(outcome.messages)")
+    }
+    #endif
 }
 
 #if !canImport(ImageIO)

@@ -1,7 +1,7 @@
 #if canImport(FoundationEssentials)
-import FoundationEssentials
+package import FoundationEssentials
 #else
-import Foundation
+package import Foundation
 #endif
 #if canImport(Glibc)
 import Glibc
@@ -14,7 +14,7 @@ import Darwin
 /// A file that appears under its name whole or not at all.
 ///
 /// It is written under a temporary name next to its place, synced, and renamed; without ``commit()`` nothing stays.
-final class OutputFile {
+package final class OutputFile {
     /// The name it will have.
     let path: String
     /// The name that it has meanwhile.
@@ -75,6 +75,17 @@ final class OutputFile {
         defer { close(parent) }
         // Some file systems cannot sync a folder, and say so with EINVAL.
         guard fsync(parent) == 0 || errno == EINVAL else { throw ArchiveError.system("cannot sync \(folder)") }
+    }
+
+    /// Writes a whole file.
+    ///
+    /// - Throws: ``ArchiveError``, where something else than a file has the name, too.
+    package static func write(_ data: Data, to path: String) throws {
+        let output = try OutputFile(path)
+        let file = try ScratchFile(creating: output)
+        try file.append(data)
+        try file.flush()
+        try output.commit()
     }
 
     /// Removes what killed exports left; an hour keeps clear of one that is running.

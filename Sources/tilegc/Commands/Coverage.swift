@@ -1,4 +1,5 @@
 import ArgumentParser
+import TileArchive
 import TileStore
 
 #if canImport(FoundationEssentials)
@@ -113,8 +114,8 @@ struct Coverage: ParsableCommand {
 
     private func write(_ picture: CoveragePicture, to path: String) throws {
         let data = try PNGFile.encode(width: picture.width, height: picture.height, rgb: picture.pixels)
-        do { try data.write(to: URL(fileURLWithPath: path), options: .atomic) } catch {
-            throw Failure(.inputOutput, "cannot write \(path): is its folder there, and may you write into it?")
+        do { try OutputFile.write(data, to: path) } catch let error as ArchiveError where error.code == .notFound {
+            throw Failure(.inputOutput, error.message)
         }
     }
 
