@@ -213,6 +213,18 @@ struct SeedTests {
         #expect(!outcome.messages.contains("asked again"), "nobody asks again")
     }
 
+    @Test func aHugeRegionIsGivenUpAsSoonAsASmallOne() async throws {
+        let origin = try await origin()
+        _ = try seed(origin, "--bbox", "-180,-85,180,85", "--zoom", "0-1")
+        try await origin.stop()
+        // 23 million million tiles: nobody may look each of them up.
+        let outcome = try seed(origin, "--bbox", "-180,-85,180,85", "--zoom", "0-22", "--patience", "1s")
+        #expect(outcome.status == 1)
+        let report = try outcome.json()
+        #expect(report["present"] as? Int == 5 && report["fetched"] as? Int == 0 && report["failed"] as? Int == 0)
+        #expect(report["complete"] as? Bool == false)
+    }
+
     @Test func whatTheServerForbidsToStoreIsNoSuccess() async throws {
         let origin = try await origin([.cacheControl: "no-store"])
         let outcome = try seed(origin, "--bbox", "0,0,1,1", "--zoom", "0-3", "--region", "r")
