@@ -74,17 +74,22 @@ struct Import: ParsableCommand {
         if !result.wasStopped, reader.format != .folder {
             try SourceDescription(cache: cache.cache, source: source).merge(reader.metadata)
         }
-        let evicted = try result.tiles - transfer.countOfKept()
+        let gone = try result.tiles - transfer.countOfKept()
+        let hasEvicted = store.evictedHere.removedEntries > 0
         let limits = try store.limits()
         try store.close()
 
         if result.tiles == 0, result.bytes == 0, result.keptNewer == 0, !result.wasStopped {
             throw noTiles(reader)
         }
-        if evicted > 0 {
+        if gone > 0, !hasEvicted {
+            Message.print(
+                "\(Figure.count(gone)) of \(Figure.count(result.tiles, "imported tile")) are not there any more, or "
+                    + "were replaced: another process has done that meanwhile")
+        } else if gone > 0 {
             let capacity = limits.capacity.map { Figure.size($0) } ?? "unlimited"
             Message.print(
-                "\(Figure.count(evicted)) of \(Figure.count(result.tiles, "imported tile")) had to go at once: the "
+                "\(Figure.count(gone)) of \(Figure.count(result.tiles, "imported tile")) had to go at once: the "
                     + "cache is limited to \(capacity) and \(Figure.count(limits.entryLimit)) entries ('tilegc limit' "
                     + "changes that)")
         }
