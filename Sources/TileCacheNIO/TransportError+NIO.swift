@@ -25,7 +25,8 @@ extension TransportError {
         case let error as NIOConnectionError where error.connectionErrors.isEmpty:
             self.init(.nameNotFound, "\(host): the name is not known", cause: error)
         case let error as NIOConnectionError:
-            self.init(.connection, "\(host): no connection: \(error.connectionErrors[0].error)", cause: error)
+            let reason = Self.words(error.connectionErrors[0].error)
+            self.init(.connection, "\(host): no connection: \(reason)", cause: error)
         case is CancellationError:
             self.init(.cancelled, "\(host): cancelled", cause: error)
         case NIOSSLError.uncleanShutdown:
@@ -35,7 +36,7 @@ extension TransportError {
         case is NIOHTTPDecoderError:
             self.init(.malformed, "\(host): an answer to nothing that was asked", cause: error)
         case let error as IOError:
-            self.init(.connection, "\(host): \(error)", cause: error)
+            self.init(.connection, "\(host): \(Self.words(error))", cause: error)
         default:
             self.init(.connection, "\(host): the connection failed (\(type(of: error)))", cause: error)
         }
@@ -67,6 +68,14 @@ extension TransportError {
         default:
             self.init(.malformed, "\(host): no HTTP: \(error)", cause: error)
         }
+    }
+
+    /// The system's words for what it refused.
+    ///
+    /// NIO calls each refusal of a connection a reset, and puts the true reason in brackets.
+    private static func words(_ error: any Error) -> String {
+        guard let error = error as? IOError, let text = strerror(error.errnoCode) else { return "\(error)" }
+        return String(cString: text)
     }
 
     /// Whether the server closed the connection, or had left something else on it, before it said anything.

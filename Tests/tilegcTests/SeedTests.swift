@@ -225,6 +225,14 @@ struct SeedTests {
         #expect(report["complete"] as? Bool == false)
     }
 
+    @Test func aRefusedConnectionIsNotCalledAReset() async throws {
+        let origin = try await origin()
+        try await origin.stop()
+        let outcome = try seed(origin, "--bbox", "0,0,1,1", "--zoom", "0", "--patience", "0s")
+        #expect(outcome.messages.contains(String(cString: strerror(ECONNREFUSED))))
+        #expect(!outcome.messages.contains("reset"), "\(outcome.messages)")
+    }
+
     @Test func whatTheServerForbidsToStoreIsNoSuccess() async throws {
         let origin = try await origin([.cacheControl: "no-store"])
         let outcome = try seed(origin, "--bbox", "0,0,1,1", "--zoom", "0-3", "--region", "r")
