@@ -233,6 +233,13 @@ struct SeedTests {
         #expect(!outcome.messages.contains("reset"), "\(outcome.messages)")
     }
 
+    @Test func revalidatingASourceThatIsNotThereIsSaid() async throws {
+        let origin = try await origin()
+        _ = try seed(origin, "--bbox", "0,0,1,1", "--zoom", "0")
+        let outcome = try tilegc("revalidate", cache, "--source", "tpyo", "--url", origin.url + "/{z}/{x}/{y}.png")
+        #expect(outcome.messages.contains("nothing of a source named tpyo; it has s"), "\(outcome.messages)")
+    }
+
     @Test func whatTheServerForbidsToStoreIsNoSuccess() async throws {
         let origin = try await origin([.cacheControl: "no-store"])
         let outcome = try seed(origin, "--bbox", "0,0,1,1", "--zoom", "0-3", "--region", "r")

@@ -26,6 +26,8 @@ struct Revalidate: AsyncParsableCommand {
         let source = try server.tileSource()
         Interrupt.watch()
         let fetcher = try server.open(cache, createIfMissing: false)
+        // A mistyped name has nothing that is stale, which would look like success.
+        if let complaint = try fetcher.cache.store.complaint(about: source.name) { Message.print(complaint) }
         try await fetcher.run(report) { cache in
             var options = server.options
             options.priority = .refresh
