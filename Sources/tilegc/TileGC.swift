@@ -29,6 +29,7 @@ struct TileGC: AsyncParsableCommand {
         // A reader that has seen enough (`| head`) shows as EPIPE, which StandardOutput takes as the end.
         ignoreBrokenPipes()
         do {
+            if let word = unknownTopic { throw Failure(.usage, noSuchCommand(word)) }
             var command = try parseAsRoot()
             if var waiting = command as? any AsyncParsableCommand {
                 try await waiting.run()
@@ -60,11 +61,28 @@ struct TileGC: AsyncParsableCommand {
 
     /// What to say if the first word is no command.
     private static var unknownCommand: String? {
-        let names = configuration.subcommands.compactMap { $0.configuration.commandName } + ["help"]
-        guard let word = CommandLine.arguments.dropFirst().first, !word.hasPrefix("-"), !names.contains(word) else {
+        guard let word = CommandLine.arguments.dropFirst().first, !word.hasPrefix("-"), !words.contains(word) else {
             return nil
         }
-        let near = names.map { ($0, distance($0, word)) }.filter { $0.1 <= 2 }.min { $0.1 < $1.1 }
+        return noSuchCommand(word)
+    }
+
+    /// What `help` is to explain, if that is no command: the parser would print the general help and succeed.
+    private static var unknownTopic: String? {
+        let arguments = CommandLine.arguments.dropFirst()
+        guard arguments.first == "help", let word = arguments.dropFirst().first, !word.hasPrefix("-"),
+            !words.contains(word)
+        else { return nil }
+        return word
+    }
+
+    /// The first words that a command line may have.
+    private static var words: [String] {
+        configuration.subcommands.compactMap { $0.configuration.commandName } + ["help"]
+    }
+
+    private static func noSuchCommand(_ word: String) -> String {
+        let near = words.map { ($0, distance($0, word)) }.filter { $0.1 <= 2 }.min { $0.1 < $1.1 }
         return "there is no command '\(word.printable)'" + (near.map { "; did you mean '\($0.0)'?" } ?? "")
             + " ('tilegc --help' lists the commands)"
     }

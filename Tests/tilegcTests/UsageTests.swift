@@ -55,6 +55,13 @@ struct UsageTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.path).isEmpty)
     }
 
+    @Test func helpOnWhatIsNoCommandIsRefused() throws {
+        let outcome = try tilegc("help", "imprt")
+        #expect(outcome.status == 64 && outcome.messages.contains("did you mean 'import'?"), "\(outcome.messages)")
+        #expect(try tilegc("help", "import").status == 0)
+        #expect(try tilegc("help", "regions", "rm").status == 0)
+    }
+
     @Test func aFolderOfOtherThingsIsNoCache() throws {
         let scratch = try Scratch()
         try scratch.write(Data("mine".utf8), to: "photos/a.jpg")
