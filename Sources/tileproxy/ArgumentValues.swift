@@ -24,7 +24,14 @@ enum ArgumentValues {
     /// `NAME=TEMPLATE`, each.
     static func sources(_ texts: [String]) throws(ConfigError) -> [SourceConfiguration] {
         var sources: [SourceConfiguration] = []
-        for text in texts { sources.append(try SourceConfiguration(argument: text)) }
+        for text in texts {
+            let source = try SourceConfiguration(argument: text)
+            if sources.contains(where: { $0.name == source.name }) {
+                throw ConfigError(
+                    place: "--source", key: "\(source.name)", "given twice; each source has a name of its own")
+            }
+            sources.append(source)
+        }
         return sources
     }
 

@@ -1,6 +1,14 @@
 import Foundation
 import Testing
 
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
 /// What is refused: with which status, and with one line that begins with the program's name.
 @Suite(.serialized, .timeLimit(.minutes(60)), .ownThreads)
 struct UsageTests {
@@ -60,6 +68,17 @@ struct UsageTests {
         #expect(outcome.status == 64 && outcome.messages.contains("did you mean 'import'?"), "\(outcome.messages)")
         #expect(try tilegc("help", "import").status == 0)
         #expect(try tilegc("help", "regions", "rm").status == 0)
+    }
+
+    @Test func twoSourcesOfOneNameAreRefused() throws {
+        let scratch = try Scratch()
+        let arguments = ["serve", "--cache", scratch("cache"), "--port", "0"]
+        let twice = ["--source", "a=http://127.0.0.1:1/{z}/{x}/{y}", "--source", "a=http://127.0.0.1:2/{z}/{x}/{y}"]
+        let child = try Child(arguments + twice, of: Child.tileproxy)
+        while !child.hasEnded(within: 100), !child.said.contains("listening") {}
+        child.send(SIGTERM)
+        let outcome = try child.wait()
+        #expect(outcome.status == 64 && outcome.messages.contains("given twice"), "\(outcome.messages)")
     }
 
     @Test func aFolderOfOtherThingsIsNoCache() throws {
