@@ -23,15 +23,20 @@ extension TileStore {
     ///
     /// - Returns: `false` if there is no region of that name.
     public func unpin(_ name: String) throws -> Bool {
-        let was = try hold { ledger -> Bool in
+        guard try release(name) else { return false }
+        try enforceLimits()
+        return true
+    }
+
+    /// Gives a region's tiles back to eviction, and leaves the limits to the caller.
+    private func release(_ name: String) throws -> Bool {
+        try hold { ledger -> Bool in
             guard tables.read({ t, _ in t.regions[name] != nil }) else { return false }
             var lines = LineBuffer(capacity: 128)
             lines.regionGone(name)
             try appendRemoval(lines, [], ledger)
             return true
         }
-        if was { try enforceLimits() }
-        return was
     }
 
     /// The pinned regions in the order of their names.
@@ -46,10 +51,13 @@ extension TileStore {
     /// - Throws: ``StoreError``. The region itself is gone first, so that what remains of an interrupted removal can be
     ///   evicted.
     public func removeRegion(_ name: String) throws -> RemovalReport? {
-        guard let region = try regions().first(where: { $0.name == name }), try unpin(name) else { return nil }
+        guard let region = try regions().first(where: { $0.name == name }), try release(name) else { return nil }
         var selection = EntrySelection()
         selection.region = region
-        return try remove(selection)
+        // The limits come last: before the tiles are gone, others would be evicted to make room for them.
+        let removed = try remove(selection)
+        try enforceLimits()
+        return removed
     }
 
     /// How much of each pinned region is there, in the order of their names.

@@ -2,6 +2,7 @@ import Foundation
 import HTTPTypes
 import Testing
 import TileCacheTesting
+import TileStore
 
 #if canImport(Glibc)
 import Glibc
@@ -211,6 +212,29 @@ struct SeedTests {
         #expect(lines.first?.contains("127.0.0.1") == true && lines.first?.contains("waiting for the server") == true)
         #expect(lines.last == "tilegc: 2 tiles of 2 missing; run it again for the rest")
         #expect(!outcome.messages.contains("asked again"), "nobody asks again")
+    }
+
+    @Test func removingARegionEvictsNothingElse() throws {
+        let source = try SourceName("s")
+        let store = try TileStore(at: cache)
+        for x in 0..<8 {
+            try store.put(Data("old \(x)".utf8), for: TileKey("old/3/\(x)/0"), metadata: Sample.metadata())
+        }
+        let span = try TileSpan(zoom: 3, columns: 0...7, rows: 0...7)
+        try store.pin(try PinnedRegion(name: "all", source: source, spans: [span]))
+        for x in 0..<8 {
+            for y in 0..<8 {
+                try store.put(Data("\(x) \(y)".utf8), for: TileKey("s/3/\(x)/\(y)"), metadata: Sample.metadata())
+            }
+        }
+        let before = try store.statistics()
+        // Just room for what is not pinned.
+        try store.setLimits(StoreLimits(capacity: before.allocatedBytes - before.pinnedBytes, entryLimit: 8))
+        try store.close()
+        let removed = try succeed("regions", "rm", cache, "all", "--json").json()
+        #expect(removed["removedEntries"] as? Int == 64 && removed["removedBlobs"] as? Int == 64, "\(removed)")
+        #expect(try tilegc("ls", cache, "--source", "old", "--json").lines.count == 8)
+        try succeed("verify", cache)
     }
 
     @Test func aHugeRegionIsGivenUpAsSoonAsASmallOne() async throws {
