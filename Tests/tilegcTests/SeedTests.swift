@@ -214,6 +214,24 @@ struct SeedTests {
         #expect(!outcome.messages.contains("asked again"), "nobody asks again")
     }
 
+    @Test func aRegionOfAnotherSourceKeepsItsPin() async throws {
+        let origin = try await origin()
+        _ = try seed(origin, "--bbox", "0,0,1,1", "--zoom", "0-3", "--region", "alps")
+        let url = origin.url + "/{z}/{x}/{y}.png"
+        for more in [["--dry-run"], []] {
+            let arguments = ["seed", cache, "--source", "other", "--url", url, "--bbox", "0,0,1,1", "--zoom", "0"]
+            let outcome = try Child(arguments + ["--region", "alps"] + more).wait()
+            #expect(outcome.status == 64, "\(more)")
+            #expect(outcome.messages.contains("a region alps of source s"), "\(outcome.messages)")
+        }
+        let regions = try tilegc("regions", cache, "--json").jsonLines()
+        #expect(regions.map { $0["source"] as? String } == ["s"])
+        // Nothing of it may be evicted.
+        #expect(try succeed("gc", cache, "--max-bytes", "0", "--json").json()["removedEntries"] as? Int == 0)
+        // The source's own region is replaced.
+        #expect(try seed(origin, "--bbox", "0,0,1,1", "--zoom", "0-4", "--region", "alps").status == 0)
+    }
+
     @Test func removingARegionEvictsNothingElse() throws {
         let source = try SourceName("s")
         let store = try TileStore(at: cache)

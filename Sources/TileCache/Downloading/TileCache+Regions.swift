@@ -43,14 +43,14 @@ extension TileCache {
     ///
     /// Asks for what is missing or stale and for nothing that is fresh, so that the same call resumes a download that was
     /// interrupted, and brings an old region up to date: what has not changed costs a 304. Pinned tiles are kept whatever
-    /// the limits say, and served when offline whatever their age.
+    /// the limits say, and served when offline whatever their age. A region of that name is replaced if it is this source's.
     /// - Parameters:
     ///   - source: Where the tiles come from.
     ///   - coverage: Which tiles; see ``TileSource/coverage(_:zooms:scale:)``.
     ///   - name: The region's name in the cache; `nil` for one that eviction may take.
     ///   - options: How to go about it.
     /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/forbidden`` if the host's terms forbid it, with
-    ///   ``TileCacheError/Code/invalidRegion`` if it cannot be pinned, with ``TileCacheError/Code/invalidOptions`` for
+    ///   ``TileCacheError/Code/invalidRegion`` if it cannot be pinned or another source has a region of that name, with ``TileCacheError/Code/invalidOptions`` for
     ///   options that make no sense; ``StoreError``.
     public func download(
         _ source: TileSource, _ coverage: TileCoverage, named name: String? = nil,
@@ -61,7 +61,10 @@ extension TileCache {
             source, coverage, named: name, options: options, bulkAllowedHosts: configuration.bulkAllowedHosts)
         if let region {
             let store = self.store
-            try await pool.run { try store.pin(region) }
+            try await pool.run {
+                try Self.checkName(of: region, in: store)
+                try store.pin(region)
+            }
         }
         let keys = KeyIterator(source: source.name, coverage)
         return TileDownload(self, source, .covered(keys), total: coverage.tileCount, options, isRegion: true)
@@ -85,6 +88,16 @@ extension TileCache {
         } catch let error as StoreError {
             throw TileCacheError(.invalidRegion, error.message, cause: error)
         }
+    }
+
+    /// Refuses the name of another source's region: pinning would replace that one, and eviction take its tiles.
+    package static func checkName(of region: PinnedRegion, in store: TileStore) throws {
+        guard let other = try store.regions().first(where: { $0.name == region.name }), other.source != region.source
+        else { return }
+        throw TileCacheError(
+            .invalidRegion,
+            "the cache has a region \(region.name) of source \(other.source), whose tiles would not be pinned any more: "
+                + "choose another name, or remove that region first")
     }
 
     /// Refuses to download from servers whose terms forbid it, and from what is no server.

@@ -46,13 +46,14 @@ struct Seed: AsyncParsableCommand {
             throw Failure(.usage, error.message)
         }
         // Before there is a cache: what is refused leaves none behind.
+        let pinned: PinnedRegion?
         do {
-            _ = try TileCache.checkDownload(
+            pinned = try TileCache.checkDownload(
                 source, coverage, named: region, options: server.options, bulkAllowedHosts: server.bulkAllowedHosts)
         } catch let error as TileCacheError {
             throw Failure(.usage, error.message)
         }
-        if dryRun { return try count(source, coverage) }
+        if dryRun { return try count(source, coverage, pinned) }
         Interrupt.watch()
         let fetcher = try server.open(cache, createIfMissing: true)
         try await fetcher.run(report) { cache in
@@ -61,11 +62,14 @@ struct Seed: AsyncParsableCommand {
     }
 
     /// What a run would do, as far as the cache tells.
-    private func count(_ source: TileSource, _ coverage: TileCoverage) throws {
+    private func count(_ source: TileSource, _ coverage: TileCoverage, _ pinned: PinnedRegion?) throws {
         let total = coverage.tileCount
         var (missing, stale, fresh) = (total, 0, 0)
         // The cache's own entries are looked through, not the area's tiles: there may be far more of those.
         if let store = try openIfThere() {
+            do { if let pinned { try TileCache.checkName(of: pinned, in: store) } } catch let error as TileCacheError {
+                throw Failure(.usage, error.message)
+            }
             let region = try PinnedRegion(name: "dry-run", source: source.name, spans: coverage.spans())
             var selection = EntrySelection()
             selection.region = region
