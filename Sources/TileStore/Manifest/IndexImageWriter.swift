@@ -306,13 +306,14 @@ package final class IndexImageWriter {
             file = nil
             return try store.hold { ledger -> Bool in
                 guard ledger.loads == loads, try files.newestCheckpoint() == generation else { return false }
-                try files.rename(temporary, to: IndexImage.path(generation))
+                do throws(FileError) { try files.rename(temporary, to: IndexImage.path(generation)) } catch {
+                    guard error.number == ENOENT else { throw error }
+                    // Another opening took the file for one left over: this process was asleep for an hour.
+                    return false
+                }
                 ledger.imagePosition = (position.journal, Int64(position.offset))
                 return true
             }
-        } catch let error as FileError where error.number == ENOENT {
-            // Not written to for an hour, its file was taken for one that a crash left. No image this time.
-            return false
         } catch let error as FileError {
             throw StoreError(error, in: files.location)
         }
