@@ -1,11 +1,3 @@
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
-
 /// An index image being written while others read and write.
 ///
 /// First every segment of the tables is copied, each in a moment of its own, and what changes from then on is marked. Then
@@ -307,7 +299,7 @@ package final class IndexImageWriter {
             return try store.hold { ledger -> Bool in
                 guard ledger.loads == loads, try files.newestCheckpoint() == generation else { return false }
                 do throws(FileError) { try files.rename(temporary, to: IndexImage.path(generation)) } catch {
-                    guard error.number == ENOENT else { throw error }
+                    guard error.number == Errno.noEntry else { throw error }
                     // Another opening took the file for one left over: this process was asleep for an hour.
                     return false
                 }
