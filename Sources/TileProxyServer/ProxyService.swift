@@ -43,6 +43,8 @@ package struct ProxyService: Sendable {
     ///
     /// - Throws: ``Failure`` if it cannot start, or cannot close the cache.
     package func run() async throws {
+        // While it starts, SIGHUP is ignored and does not end it: the configuration has just been read.
+        signal(SIGHUP, SIG_IGN)
         let descriptors = raiseDescriptorLimit()
         let table: SourceTable
         let log: AccessLog?
