@@ -20,7 +20,7 @@ final class ProxyExchange: @unchecked Sendable {
     var call: UpstreamCall?
     var ticket: Flights.Ticket?
     var permit: Changes.Permit?
-    private var askedAt: UInt64 = 0
+    private var askedAt = NIODeadline.uptimeNanoseconds(0)
     var intent: OriginDecision.StoreIntent?
     var status = HTTPResponse.Status.ok
     var collector: BodyCollector?
@@ -325,7 +325,7 @@ final class ProxyExchange: @unchecked Sendable {
         if permit == nil, request.isForCache, let key = request.key {
             permit = cache.changes.takePermit(for: key)
         }
-        askedAt = cache.settings.ticks()
+        askedAt = .now()
         var fields = ProxyRequest.forwarded(forwarding.fields, via: proxy.ownVia)
         if exchange?.head.fields.has("trailers", in: .te) ?? false {
             fields.append(HTTPField(name: .te, value: "trailers"))
@@ -356,8 +356,8 @@ final class ProxyExchange: @unchecked Sendable {
     /// The clock shows whole seconds: an answer that took milliseconds must not look a second old because the clock
     /// ticked meanwhile.
     var requestedAt: HTTPDate {
-        let elapsed = Int64(clamping: cache.settings.ticks() &- askedAt)
-        return now.adding(seconds: -((elapsed / 1_000_000 + 500) / 1000))
+        let elapsed = NIODeadline.now() - askedAt
+        return now.adding(seconds: -((elapsed.nanoseconds + 500_000_000) / 1_000_000_000))
     }
 
     // MARK: The end
