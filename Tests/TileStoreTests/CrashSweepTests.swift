@@ -65,7 +65,7 @@ struct CrashSweepTests {
 
     @Test(
         "A power cut takes nothing that a durable store has acknowledged, nor makes any bytes wrong, whatever relaxed ones do",
-        arguments: 0..<300 as Range<UInt64>)
+        arguments: 0..<150 as Range<UInt64>)
     func mixedPowerCut(seed: UInt64) throws {
         var random = SplitMix64(seed: seed &+ 110_000)
         let bench = MixedBench(images: seed % 4 == 3, seed: seed)

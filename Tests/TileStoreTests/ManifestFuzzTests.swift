@@ -134,7 +134,7 @@ struct ManifestFuzzTests {
         arguments: 0..<8)
     func extremes(part: Int) throws {
         let origin = try Self.filled()
-        for seed in Seeds.share(part, of: 8, count: 1200) {
+        for seed in Seeds.share(part, of: 8, count: 500) {
             var random = SplitMix64(seed: seed &+ 4000)
             let disk = origin.disk.clone()
             let clock = origin.clock

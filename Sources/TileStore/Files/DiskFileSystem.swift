@@ -198,7 +198,8 @@ package final class DiskFileSystem: FileSystem {
             }
             switch errno {
             case EINTR: continue
-            case ENOENT where mode == .appendCreating: flags |= O_CREAT | O_EXCL
+            // In a folder that was removed nothing can be made: then the second attempt ends here too.
+            case ENOENT where mode == .appendCreating && flags & O_CREAT == 0: flags |= O_CREAT | O_EXCL
             // Somebody else has made it meanwhile.
             case EEXIST where mode == .appendCreating: flags &= ~(O_CREAT | O_EXCL)
             default: throw failure("open", path)
