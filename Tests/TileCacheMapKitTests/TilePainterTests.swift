@@ -60,10 +60,11 @@ struct TilePainterTests {
         let lab = try PainterLab()
         let one = try tile(5, 3, 4)
         #expect(lab.draw(one) == [])
-        for _ in 0..<10 { lab.draw(one) }
-        await until { !lab.redrawn.withLock { $0.isEmpty } }
+        // One of these may come after the tile has, and draw it: then nothing has to be drawn again.
+        let isDrawn = (0..<10).map { _ in lab.draw(one) }.contains { !$0.isEmpty }
+        await until { isDrawn || !lab.redrawn.withLock { $0.isEmpty } }
         await lab.settle()
-        #expect(lab.redrawn.withLock { $0 } == [PlaneRect(one)])
+        #expect(isDrawn || lab.redrawn.withLock { $0 } == [PlaneRect(one)])
         #expect(lab.draw(one) == [path(one)])
         #expect(lab.lab.server.requests.count == 1)
     }
