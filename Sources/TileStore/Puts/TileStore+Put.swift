@@ -94,7 +94,7 @@ extension TileStore {
     /// Has prepared requests settled.
     func settle(_ requests: UnsafeMutableBufferPointer<PutRequest>) throws {
         let failure = submit(requests)
-        // What stands, stands: that an eviction failed afterwards is made up for by the next one.
+        // The records are appended; a failed eviction is retried by the next put.
         if requests.allSatisfy(\.isSettled) { return }
         throw failure ?? StoreError(.io, "a put of \(requests[0].tile.key) was lost; try again")
     }
