@@ -47,8 +47,11 @@ let package = Package(
             pkgConfig: "zlib",
             providers: [.apt(["zlib1g-dev"]), .brew(["zlib"])]),
         .target(
+            name: "TileGeometry",
+            swiftSettings: settings),
+        .target(
             name: "TileStore",
-            dependencies: [.target(name: "CLibcrypto", condition: .when(platforms: [.linux]))],
+            dependencies: ["TileGeometry", .target(name: "CLibcrypto", condition: .when(platforms: [.linux]))],
             swiftSettings: settings),
         .target(
             name: "ContentCoding",
@@ -180,6 +183,10 @@ let package = Package(
             path: "Examples/OfflineMap",
             swiftSettings: settings),
         .testTarget(
+            name: "TileGeometryTests",
+            dependencies: ["TileGeometry", "TileStoreTesting"],
+            swiftSettings: settings),
+        .testTarget(
             name: "TileStoreTests",
             dependencies: ["TileStore", "TileStoreTesting"],
             swiftSettings: settings),
@@ -271,8 +278,8 @@ if Context.environment["TILECACHE_MAPKIT_STUB"] != nil {
     // Only for `make check-mapkit`: a module with MapKit's name and signatures, so that the adapter is compiled and its
     // tests run where there is no MapKit. Nothing else is built then, so that it takes a minute and not ten.
     let adapter = [
-        "CLibcrypto", "CZlib", "ContentCoding", "TileStore", "TileStoreTesting", "HTTPCaching", "TileCache",
-        "TileCacheMapKit", "TileCacheMapKitTests",
+        "CLibcrypto", "CZlib", "ContentCoding", "TileGeometry", "TileStore", "TileStoreTesting", "HTTPCaching",
+        "TileCache", "TileCacheMapKit", "TileCacheMapKitTests",
     ]
     package.targets.removeAll { !adapter.contains($0.name) }
     for target in package.targets where target.name.hasPrefix("TileCacheMapKit") {

@@ -22,6 +22,9 @@ forbid() {
     fi
 }
 
+forbid "TileGeometry is arithmetic on the standard library" \
+    'Foundation[A-Za-z]*|Dispatch|Synchronization|[A-Z][A-Za-z]*Crypto[A-Za-z]*|CLibcrypto|HTTP[A-Za-z]*|NIO[A-Za-z]*|Tile[A-Za-z]*' \
+    Sources/TileGeometry
 above='HTTPTypes|HTTPCaching|NIO[A-Za-z]*|AsyncHTTPClient|FoundationNetworking|ArgumentParser|MapKit|SQLite3'
 above="$above|TileCache[A-Za-z]*|TileArchive|TileStoreTesting"
 forbid "TileStore is bytes on disk only" \

@@ -1,5 +1,5 @@
 public import TileCache
-public import TileStore
+import TileStore
 
 #if canImport(FoundationEssentials)
 public import FoundationEssentials

@@ -1,6 +1,6 @@
 public import HTTPTypes
 public import TileCache
-public import TileStore
+import TileStore
 
 #if canImport(FoundationEssentials)
 public import FoundationEssentials

@@ -1,5 +1,5 @@
 public import TileCache
-public import TileStore
+import TileStore
 
 /// Told of a region's download.
 ///

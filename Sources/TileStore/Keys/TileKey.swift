@@ -75,43 +75,6 @@ public struct SourceName: Hashable, Comparable, Sendable, CustomStringConvertibl
     public static func < (a: SourceName, b: SourceName) -> Bool { a.description < b.description }
 }
 
-/// Which tile of the XYZ pyramid: zoom, column, row, and the variant (scale and format) where a source has several.
-public struct TileAddress: Hashable, Sendable {
-    /// The zoom, 0 to 28.
-    public let z: Int
-    /// The column from the west, 0 to 2^z - 1.
-    public let x: Int
-    /// The row from the north, 0 to 2^z - 1.
-    public let y: Int
-    /// Pixels per point: 1 for ordinary tiles, 2 for `@2x`; 1 to 8.
-    public let scale: Int
-    /// The file extension that tells formats of one source apart, such as `png`; `nil` where a source has only one.
-    public let format: String?
-
-    /// Checks and takes an address.
-    ///
-    /// - Throws: ``StoreError`` with ``StoreError/Code/invalidKey``.
-    public init(z: Int, x: Int, y: Int, scale: Int = 1, format: String? = nil) throws {
-        guard (0...28).contains(z) else { throw StoreError(.invalidKey, "zoom \(z) is not in 0...28") }
-        guard (0..<(1 << z)).contains(x), (0..<(1 << z)).contains(y) else {
-            throw StoreError(.invalidKey, "tile \(z)/\(x)/\(y): column and row must be in 0..<\(1 << z)")
-        }
-        guard (1...8).contains(scale) else { throw StoreError(.invalidKey, "scale \(scale) is not in 1...8") }
-        if let format, !((1...12).contains(format.utf8.count) && format.utf8.allSatisfy(isFormatByte)) {
-            throw StoreError(.invalidKey, "format \(quoted(format)) must be 1 to 12 characters of a-z 0-9")
-        }
-        self.init(unchecked: z, x, y, scale, format)
-    }
-
-    init(unchecked z: Int, _ x: Int, _ y: Int, _ scale: Int, _ format: String?) {
-        self.z = z
-        self.x = x
-        self.y = y
-        self.scale = scale
-        self.format = format
-    }
-}
-
 /// A resource that is not a tile: a path of the source, and fingerprints of what else selects it.
 ///
 /// Query and request fields are never written down; only 128 bits of their salted SHA-256 are.
@@ -154,21 +117,9 @@ private func hexadecimal(_ value: UInt64) -> String {
     return String(repeating: "0", count: 16 - digits.count) + digits
 }
 
-/// A value from outside as part of a message: bounded, with control characters made visible.
-func quoted(_ text: String) -> String {
-    let shown = text.unicodeScalars.prefix(80).map {
-        $0.value < 32 || $0.value == 127 ? "\\u{\(String($0.value, radix: 16))}" : String($0)
-    }
-    return "\"" + shown.joined() + (text.unicodeScalars.count > 80 ? "…" : "") + "\""
-}
-
 @inline(__always) func isSourceByte(_ b: UInt8) -> Bool {
     (b >= 0x61 && b <= 0x7A) || (b >= 0x41 && b <= 0x5A) || (b >= 0x30 && b <= 0x39) || b == 0x2E || b == 0x5F
         || b == 0x2D
-}
-
-@inline(__always) func isFormatByte(_ b: UInt8) -> Bool {
-    (b >= 0x61 && b <= 0x7A) || (b >= 0x30 && b <= 0x39)
 }
 
 @inline(__always) func isPathByte(_ b: UInt8) -> Bool {

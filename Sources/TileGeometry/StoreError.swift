@@ -1,5 +1,8 @@
 /// What went wrong in the store, to which file or key, and what to do about it.
 ///
+/// The store and what is below it throw this one type, so that a caller needs a single `catch`. Addresses and shapes use
+/// ``Code/invalidKey`` and ``Code/invalidValue``.
+///
 /// Switch on ``code``; show ``message`` to people. A miss is never an error: it is `nil`.
 public struct StoreError: Error, Sendable, CustomStringConvertible {
     /// The kinds of failure that a caller can tell apart.

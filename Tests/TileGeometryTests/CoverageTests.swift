@@ -1,5 +1,5 @@
 import Testing
-import TileStore
+import TileGeometry
 import TileStoreTesting
 
 #if canImport(Glibc)

@@ -1,5 +1,5 @@
 import Testing
-import TileStore
+import TileGeometry
 import TileStoreTesting
 
 @Suite(.timeLimit(.minutes(60)), .ownThreads)
@@ -202,13 +202,5 @@ struct GeoTileTests {
         #expect(fromIt.map(\.columns) == [0...0])
         let toIt = try GeoBox(west: 170, south: -10, east: -180, north: 10).spans(zoom: 4)
         #expect(toIt.map(\.columns) == [15...15])
-    }
-
-    @Test
-    func theCountOfAnEnormousRegionIsCapped() throws {
-        let world = try TileSpan(zoom: 28, columns: 0...((1 << 28) - 1), rows: 0...((1 << 28) - 1))
-        let region = try PinnedRegion(
-            name: "a", source: SourceName("a"), spans: Array(repeating: world, count: 65_536))
-        #expect(region.tileCount == Int.max)
     }
 }

@@ -1,5 +1,5 @@
 import Testing
-import TileStore
+import TileGeometry
 import TileStoreTesting
 
 @Suite(.timeLimit(.minutes(60)))

@@ -49,7 +49,7 @@ public struct TileCoverage: Sendable {
 
     /// The tiles as rectangles without overlap, sorted by zoom, row and column.
     ///
-    /// - Parameter limit: How many are wanted at most; a ``PinnedRegion`` takes 65,536.
+    /// - Parameter limit: How many are wanted at most; a `PinnedRegion` takes 65,536.
     /// - Throws: ``StoreError`` with ``StoreError/Code/invalidValue`` if there are more.
     public func spans(limit: Int = 65_536) throws -> [TileSpan] {
         var spans: [TileSpan] = []
