@@ -77,6 +77,7 @@ let package = Package(
         .target(
             name: "TileStoreTesting",
             dependencies: ["TileStore"],
+            path: "Tests/Support/TileStoreTesting",
             swiftSettings: settings),
         .target(
             name: "HTTPCaching",
@@ -118,6 +119,7 @@ let package = Package(
                 .product(name: "NIOPosix", package: "swift-nio"),
                 .product(name: "NIOSSL", package: "swift-nio-ssl"),
             ],
+            path: "Tests/Support/TileCacheTesting",
             swiftSettings: settings),
         .target(
             name: "TileCacheMapKit",
@@ -132,6 +134,7 @@ let package = Package(
                 "TileCache", "TileCacheNIO", "TileCacheTesting",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ],
+            path: "Tests/Support/transport-bench",
             swiftSettings: settings),
         .executableTarget(
             name: "tilegc",
@@ -177,7 +180,7 @@ let package = Package(
         .executableTarget(
             name: "OfflineMap",
             dependencies: [
-                "TileCache", "TileCacheNIO", "TileCacheTesting",
+                "TileCache",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ],
             path: "Examples/OfflineMap",

@@ -1,8 +1,5 @@
 import Foundation
-import HTTPTypes
 import TileCache
-import TileCacheNIO
-import TileCacheTesting
 
 /// A map view's worth of tiles, loaded from a server, shown while the server is gone, and revalidated when it is back.
 ///
@@ -10,38 +7,35 @@ import TileCacheTesting
 /// swift run OfflineMap
 /// ```
 ///
-/// The server runs inside the program, on 127.0.0.1, and serves the map in `Sample/world`; nothing outside the machine is
-/// asked. Everything but the server is what an app would do.
+/// The server is a ``SampleServer`` inside the program with the map in `Sample/world`; nothing outside the process is
+/// asked. An app leaves `transport` out, or on Linux passes the one of `TileCacheNIO`. All else is what an app would do.
 @main
 struct OfflineMap {
     static func main() async throws {
         let sample = CommandLine.arguments.dropFirst().first ?? "Sample/world"
-        let origin = try await startServer(sample)
+        let server = try SampleServer(folder: sample)
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent("offline-map-\(UUID().uuidString)")
         defer { try? FileManager.default.removeItem(at: folder) }
 
-        let transport = AsyncHTTPClientTransport()
-        let cache = try TileCache(at: folder.path, transport: transport)
-        var source = try TileSource("world", template: "\(origin.url)/{z}/{x}/{y}.png", zooms: 0...5)
+        let cache = try TileCache(at: folder.path, transport: server)
+        var source = try TileSource("world", template: "https://maps.example/{z}/{x}/{y}.png", zooms: 0...5)
         source.attempts = 1
 
         try await show("First look: everything comes from the server", cache, source, expect: "network")
 
-        try await origin.stop()
+        await server.setReachable(false)
         try await show("The server is gone: the map stays, and says that it is old", cache, source, expect: "stale")
 
-        try await origin.restart()
-        // An app may say so when it learns that the network is back; else the pause after the failures runs out by itself.
+        await server.setReachable(true)
+        // An app may call this when it learns that the network is back; otherwise the back-off ends by itself.
         cache.forgetFailures()
-        let before = origin.bytesSent
+        let before = await server.bytesSent
         try await show("It is back: one question a tile, no bytes", cache, source, expect: "revalidated")
-        print("bytes of bodies that the server sent for that: \(origin.bytesSent - before)")
+        print("bytes of bodies that the server sent for that: \(await server.bytesSent - before)")
 
         let figures = try cache.store.statistics()
         print("in the cache: \(figures.entries) tiles in \(figures.blobs) blobs")
         try cache.close()
-        await transport.shutdown()
-        try await origin.stop()
     }
 
     /// Loads twelve tiles of zoom 4 at once, as a map view does, and prints where each came from.
@@ -83,23 +77,6 @@ struct OfflineMap {
         case .stale: "stale"
         case .overzoomed: "overzoomed"
         case nil: "nothing"
-        }
-    }
-
-    /// A server for a folder of tiles, whose answers are stale at once.
-    private static func startServer(_ folder: String) async throws -> LocalOrigin {
-        try await LocalOrigin.start { request in
-            guard let png = FileManager.default.contents(atPath: folder + request.path) else {
-                return LocalAnswer(.notFound)
-            }
-            return LocalAnswer(
-                .ok,
-                [
-                    .contentType: "image/png", .cacheControl: "max-age=0",
-                    .eTag: "\"\(png.count)-\(png.suffix(32).map { String($0, radix: 16) }.joined())\"",
-                ],
-                body: png
-            ).conditional(to: request)
         }
     }
 }
