@@ -1,11 +1,11 @@
-public import HTTPTypes
+package import HTTPTypes
 
 /// How old a response is (RFC 9111 §4.2.3).
-public enum Age {
+package enum Age {
     /// The number in an `Age` field, at most 2³¹; `nil` without a usable one.
     ///
     /// Of a list, the first member counts; one that is negative, fractional or no number is ignored (RFC 9111 §5.1).
-    public static func value(in fields: HTTPFields) -> Int? {
+    package static func value(in fields: HTTPFields) -> Int? {
         guard let text = fields.first(.age) else { return nil }
         let bytes = Array(text.utf8)
         let end = bytes.firstIndex(of: UInt8(ascii: ",")) ?? bytes.endIndex
@@ -20,7 +20,7 @@ public enum Age {
     ///     (a skewed clock) counts as no age.
     ///   - requestedAt: When the request was sent.
     ///   - receivedAt: When the response was received; before `requestedAt` (a clock set back) counts as no delay.
-    public static func initial(
+    package static func initial(
         age: Int?, date: HTTPDate?, requestedAt: HTTPDate, receivedAt: HTTPDate
     ) -> Int {
         let apparent = date.map { max(0, receivedAt.seconds(since: $0)) } ?? 0
@@ -32,7 +32,7 @@ public enum Age {
 
 extension StoredFreshness {
     /// The `current_age` in seconds, from 0 to 2³¹: what the `Age` field of a reused response says (RFC 9111 §5.1).
-    public func age(at now: HTTPDate) -> Int {
+    package func age(at now: HTTPDate) -> Int {
         // Both are below 2³¹ before they are added.
         DeltaSeconds.clamp(DeltaSeconds.clamp(initialAge) + DeltaSeconds.clamp(now.seconds(since: storedAt)))
     }

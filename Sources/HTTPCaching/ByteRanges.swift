@@ -1,7 +1,7 @@
-public import HTTPTypes
+package import HTTPTypes
 
 /// How to answer a request for ranges from a complete stored response (RFC 9110 §14).
-public enum RangeOutcome: Hashable, Sendable {
+package enum RangeOutcome: Hashable, Sendable {
     /// With the whole: there is no `Range`, or it is to be ignored.
     case whole
     /// 206, as planned.
@@ -11,29 +11,29 @@ public enum RangeOutcome: Hashable, Sendable {
 }
 
 /// A 206: its head, and where its bytes come from.
-public struct RangePlan: Hashable, Sendable {
+package struct RangePlan: Hashable, Sendable {
     /// A stretch of stored bytes and what is sent before it.
-    public struct Part: Hashable, Sendable {
+    package struct Part: Hashable, Sendable {
         /// The delimiter and fields of a part of a multipart body; empty if there is only one part.
-        public var prefix: String
+        package var prefix: String
         /// The bytes to send, as offsets into the stored body.
-        public var bytes: Range<Int64>
+        package var bytes: Range<Int64>
     }
 
     /// The head to send, with `Content-Range` or the multipart type, `Content-Length` and `Age`.
-    public var response: HTTPResponse
+    package var response: HTTPResponse
     /// The parts in order; at least one.
-    public var parts: [Part]
+    package var parts: [Part]
     /// What is sent after the last part; empty if there is only one.
-    public var suffix: String
+    package var suffix: String
 }
 
 /// The value of a `Range` field, of unit `bytes`.
 ///
 /// https://www.rfc-editor.org/rfc/rfc9110.html#section-14.1.2
-public struct ByteRanges: Hashable, Sendable {
+package struct ByteRanges: Hashable, Sendable {
     /// One range as it was asked for.
-    public enum Spec: Hashable, Sendable {
+    package enum Spec: Hashable, Sendable {
         /// From a first to a last byte, both included; to the end without a last.
         case from(Int64, through: Int64?)
         /// So many bytes at the end.
@@ -41,12 +41,12 @@ public struct ByteRanges: Hashable, Sendable {
     }
 
     /// What was asked for, in the order it was.
-    public var specs: [Spec]
+    package var specs: [Spec]
 
     /// Reads a `Range` field; `nil` if it is invalid, or of another unit, and thus to be ignored (§14.2).
     ///
     /// - Parameter limit: With more ranges than this it is ignored: nobody needs them, and each costs (§17.15).
-    public init?(_ text: some StringProtocol, limit: Int = 16) {
+    package init?(_ text: some StringProtocol, limit: Int = 16) {
         let line = Array(text.utf8)[...].trimmed
         guard let mark = line.firstIndex(of: UInt8(ascii: "=")), line[..<mark].equalsIgnoringCase("bytes") else {
             return nil
@@ -77,7 +77,7 @@ public struct ByteRanges: Hashable, Sendable {
     /// The ranges within a body of some length, in order, those that touch or nearly touch made one.
     ///
     /// Empty if none lies within it.
-    public func resolved(length: Int64) -> [Range<Int64>] {
+    package func resolved(length: Int64) -> [Range<Int64>] {
         var ranges: [Range<Int64>] = []
         for spec in specs {
             var range: Range<Int64>
@@ -121,7 +121,7 @@ extension ClientPreconditions {
     /// Whether `If-Range` lets a `Range` be obeyed: it is missing, or names this very version (RFC 9110 §13.1.5).
     ///
     /// A tag must match strongly. A date must be that of a strong `Last-Modified`, exactly.
-    public func permitsRange(of stored: Validators, now: HTTPDate) -> Bool {
+    package func permitsRange(of stored: Validators, now: HTTPDate) -> Bool {
         guard let ifRange else { return true }
         if let date = HTTPDate(parsing: ifRange, now: now) { return stored.strongLastModified == date }
         guard let tag = EntityTag(ifRange), let known = stored.entityTag else { return false }
@@ -139,7 +139,7 @@ extension ClientPreconditions {
     ///   - boundary: A text that parts the ranges, if there are several: token characters that do not occur in the body,
     ///     at most 70. A random one will do.
     ///   - now: For two-digit years.
-    public func rangeOutcome(
+    package func rangeOutcome(
         of stored: StoredResponse, length: Int64, method: HTTPRequest.Method = .get, age: Int, boundary: String,
         now: HTTPDate
     ) -> RangeOutcome {

@@ -1,4 +1,4 @@
-public import HTTPTypes
+package import HTTPTypes
 
 /// What a response's `Cache-Control`, or a targeted field in its place, says.
 ///
@@ -11,9 +11,9 @@ public import HTTPTypes
 /// - A field name list may be a bare token (§5.2.2.4). One with nothing valid in it counts as no list at all.
 ///
 /// https://www.rfc-editor.org/rfc/rfc9111.html#section-5.2.2
-public struct CacheControl: Hashable, Sendable {
+package struct CacheControl: Hashable, Sendable {
     /// `no-cache` and `private`: absent, for the whole response, or for some of its fields.
-    public enum Scope: Hashable, Sendable {
+    package enum Scope: Hashable, Sendable {
         /// The directive is absent.
         case none
         /// For these fields of the response only.
@@ -23,56 +23,56 @@ public struct CacheControl: Hashable, Sendable {
     }
 
     /// An extension directive: name in lower case, and its value without quotes.
-    public struct Extension: Hashable, Sendable {
+    package struct Extension: Hashable, Sendable {
         /// The directive's name in lower case.
-        public var name: String
+        package var name: String
         /// Its argument, if it has one.
-        public var value: String?
+        package var value: String?
 
         /// Makes an extension directive.
-        public init(name: String, value: String? = nil) {
+        package init(name: String, value: String? = nil) {
             self.name = name
             self.value = value
         }
     }
 
     /// `max-age` in seconds (§5.2.2.1).
-    public var maxAge: Int?
+    package var maxAge: Int?
     /// `s-maxage` in seconds (§5.2.2.10).
-    public var sharedMaxAge: Int?
+    package var sharedMaxAge: Int?
     /// `stale-while-revalidate` in seconds (RFC 5861 §3); `nil` if absent, 0 if invalid.
-    public var staleWhileRevalidate: Int?
+    package var staleWhileRevalidate: Int?
     /// `stale-if-error` in seconds (RFC 5861 §4); `nil` if absent, 0 if invalid.
-    public var staleIfError: Int?
+    package var staleIfError: Int?
     /// `no-cache` (§5.2.2.4).
-    public var noCache = Scope.none
+    package var noCache = Scope.none
     /// `private` (§5.2.2.7).
-    public var `private` = Scope.none
+    package var `private` = Scope.none
     /// `no-store` (§5.2.2.5).
-    public var noStore = false
+    package var noStore = false
     /// `public` (§5.2.2.9).
-    public var `public` = false
+    package var `public` = false
     /// `must-revalidate` (§5.2.2.2).
-    public var mustRevalidate = false
+    package var mustRevalidate = false
     /// `proxy-revalidate` (§5.2.2.8).
-    public var proxyRevalidate = false
+    package var proxyRevalidate = false
     /// `must-understand` (§5.2.2.3).
-    public var mustUnderstand = false
+    package var mustUnderstand = false
     /// `no-transform` (§5.2.2.6).
-    public var noTransform = false
+    package var noTransform = false
     /// `immutable` (RFC 8246).
-    public var immutable = false
+    package var immutable = false
     /// Directives that have no property here, at most 32 of them.
-    public var extensions: [Extension] = []
+    package var extensions: [Extension] = []
 
     /// An `s-maxage` without a number makes a response stale, but permits nothing that a valid one permits (§3.5).
     var invalidSharedMaxAge = false
 
     /// Says nothing.
-    public init() {}
+    package init() {}
 
     /// Reads all `Cache-Control` lines of a response; `nil` if there is none.
-    public init?(_ fields: HTTPFields) {
+    package init?(_ fields: HTTPFields) {
         guard fields.contains(.cacheControl) else { return nil }
         for field in fields where field.name == .cacheControl {
             for member in listMembers(Array(field.value.utf8)) { add(CacheDirective(member)) }
@@ -80,7 +80,7 @@ public struct CacheControl: Hashable, Sendable {
     }
 
     /// Reads one line, as if it were the only one.
-    public init(_ line: some StringProtocol) {
+    package init(_ line: some StringProtocol) {
         for member in listMembers(Array(line.utf8)) { add(CacheDirective(member)) }
     }
 

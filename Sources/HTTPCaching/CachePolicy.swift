@@ -1,7 +1,7 @@
-public import HTTPTypes
+package import HTTPTypes
 
 /// For whom a cache stores: one user, or many.
-public enum CacheKind: Hashable, Sendable {
+package enum CacheKind: Hashable, Sendable {
     /// One user's cache, such as an app's: it may keep what is `private`.
     case `private`
     /// A cache for many, such as a proxy: it obeys `s-maxage`, `proxy-revalidate`, `private` and targeted fields.
@@ -13,35 +13,35 @@ public enum CacheKind: Hashable, Sendable {
 /// A value: make one when the cache starts. The rules themselves are methods, one file each: ``storability(of:to:)``,
 /// ``freshness(of:requestedAt:receivedAt:)``, ``fieldsToStore(_:)``, ``selection(from:for:)``,
 /// ``freshen(_:with:to:requestedAt:receivedAt:)``. Reuse itself is ``StoredFreshness/decision(asking:at:)``.
-public struct CachePolicy: Hashable, Sendable {
+package struct CachePolicy: Hashable, Sendable {
     /// Whose cache it is.
-    public var kind: CacheKind
+    package var kind: CacheKind
     /// The targeted fields that the cache obeys, the most specific first (RFC 9213 §2.2).
     ///
     /// The first of them that is valid and not empty replaces `Cache-Control` and `Expires`.
-    public var targetedFields: [HTTPField.Name]
+    package var targetedFields: [HTTPField.Name]
     /// Whether a response without a lifetime gets one from its `Last-Modified` (RFC 9111 §4.2.2).
-    public var usesHeuristic: Bool
+    package var usesHeuristic: Bool
     /// The longest lifetime that the heuristic gives, in seconds.
-    public var heuristicLimit: Int
+    package var heuristicLimit: Int
     /// The lifetime in seconds, counted from its receipt, of a 200 that says nothing about caching.
     ///
     /// That is one without `Cache-Control`, targeted field, `Expires` or `Pragma`; validators do not count. `nil`: none.
-    public var defaultLifetime: Int?
+    package var defaultLifetime: Int?
     /// The least lifetime in seconds of a 200, counted from its receipt; `nil`: none.
     ///
     /// It does not override `no-store`, `no-cache`, `must-revalidate` or, in a shared cache, `private`, unless
     /// ``overridesOrigin`` is set.
-    public var minimumLifetime: Int?
+    package var minimumLifetime: Int?
     /// Whether ``minimumLifetime`` wins even against what forbids storing or reuse.
     ///
     /// It is then the owner who breaks RFC 9111, and only for a 200: a request's own `no-store` still holds.
-    public var overridesOrigin: Bool
+    package var overridesOrigin: Bool
 
     /// Makes a policy; what is left out follows RFC 9111 and adds nothing.
     ///
     /// - Parameter targetedFields: `nil` for the usual ones: `CDN-Cache-Control` in a shared cache, none in a private.
-    public init(
+    package init(
         kind: CacheKind, targetedFields: [HTTPField.Name]? = nil, usesHeuristic: Bool = false,
         heuristicLimit: Int = 86400, defaultLifetime: Int? = nil, minimumLifetime: Int? = nil,
         overridesOrigin: Bool = false
@@ -56,22 +56,22 @@ public struct CachePolicy: Hashable, Sendable {
     }
 
     /// The rules of a proxy: shared, `CDN-Cache-Control` obeyed, no lifetime invented.
-    public static let shared = CachePolicy(kind: .shared)
+    package static let shared = CachePolicy(kind: .shared)
     /// The rules of an app: private, no lifetime invented.
-    public static let `private` = CachePolicy(kind: .private)
+    package static let `private` = CachePolicy(kind: .private)
 
     /// The field that decides on a response, and what it says.
-    public struct Directives: Hashable, Sendable {
+    package struct Directives: Hashable, Sendable {
         /// The targeted field that was obeyed; `nil`: `Cache-Control`, or no field.
-        public var targetedField: HTTPField.Name?
+        package var targetedField: HTTPField.Name?
         /// Whether there was any field to obey.
-        public var isPresent: Bool
+        package var isPresent: Bool
         /// What it says; nothing if there is none.
-        public var cacheControl: CacheControl
+        package var cacheControl: CacheControl
     }
 
     /// Finds the field that decides: the first valid targeted one, else `Cache-Control` (RFC 9213 §2.2).
-    public func directives(of fields: HTTPFields) -> Directives {
+    package func directives(of fields: HTTPFields) -> Directives {
         for name in targetedFields {
             if let found = CacheControl(targeted: name, in: fields) {
                 return Directives(targetedField: name, isPresent: true, cacheControl: found)

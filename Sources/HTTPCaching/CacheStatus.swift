@@ -1,16 +1,16 @@
-public import HTTPTypes
+package import HTTPTypes
 
 extension HTTPField.Name {
     /// `Cache-Status` (RFC 9211).
-    public static let cacheStatus = HTTPField.Name(known: "Cache-Status")
+    package static let cacheStatus = HTTPField.Name(known: "Cache-Status")
 }
 
 /// How a cache handled a request, as the `Cache-Status` field says it.
 ///
 /// https://www.rfc-editor.org/rfc/rfc9211.html
-public struct CacheStatus: Hashable, Sendable, CustomStringConvertible {
+package struct CacheStatus: Hashable, Sendable, CustomStringConvertible {
     /// Why a request went on towards the origin (§2.2).
-    public enum Forward: String, Hashable, Sendable {
+    package enum Forward: String, Hashable, Sendable {
         /// The cache was set up not to handle it.
         case bypass
         /// Its method must be forwarded.
@@ -30,27 +30,27 @@ public struct CacheStatus: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// The cache's name.
-    public var cache: String
+    package var cache: String
     /// Whether it was answered without asking the origin (§2.1).
-    public var hit = false
+    package var hit = false
     /// Why it was forwarded (§2.2).
-    public var forward: Forward?
+    package var forward: Forward?
     /// The origin's status, where it is not the one that is sent (§2.3).
-    public var forwardStatus: Int?
+    package var forwardStatus: Int?
     /// How many seconds it stays fresh, negative if it is stale (§2.4).
-    public var timeToLive: Int?
+    package var timeToLive: Int?
     /// Whether the answer was stored (§2.5).
-    public var stored = false
+    package var stored = false
     /// Whether it shared the answer of another request (§2.6).
-    public var collapsed = false
+    package var collapsed = false
     /// More, in words (§2.8); what is not printable ASCII becomes `?`.
-    public var detail: String?
+    package var detail: String?
 
     /// Names a cache, of which nothing is said yet.
-    public init(cache: String) { self.cache = cache }
+    package init(cache: String) { self.cache = cache }
 
     /// The value of the field, or one more member for a field that is there already.
-    public var description: String {
+    package var description: String {
         var text = item(cache)
         if hit { text += "; hit" }
         if let forward, !hit { text += "; fwd=" + forward.rawValue }
@@ -63,7 +63,7 @@ public struct CacheStatus: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// Adds the member at the end of the field: nearer to the client (§2).
-    public func add(to fields: inout HTTPFields) {
+    package func add(to fields: inout HTTPFields) {
         fields.grow(by: HTTPField(name: .cacheStatus, value: description))
     }
 
@@ -83,20 +83,20 @@ public struct CacheStatus: Hashable, Sendable, CustomStringConvertible {
 }
 
 /// The entry that an intermediary adds to `Via` (RFC 9110 §7.6.3).
-public struct Via: Hashable, Sendable, CustomStringConvertible {
+package struct Via: Hashable, Sendable, CustomStringConvertible {
     /// The version of the message that was received: `1.1`, `2`, or with another protocol's name before it.
-    public var receivedProtocol: String
+    package var receivedProtocol: String
     /// A name for who received it.
-    public var receivedBy: String
+    package var receivedBy: String
 
     /// Makes an entry; what is no token in the name becomes `-`, so that a host name with its port may be given.
-    public init(receivedProtocol: String = "1.1", receivedBy: String) {
+    package init(receivedProtocol: String = "1.1", receivedBy: String) {
         self.receivedProtocol = receivedProtocol
         self.receivedBy = receivedBy
     }
 
     /// The entry's text.
-    public var description: String {
+    package var description: String {
         func clean(_ text: String, _ extra: Character) -> String {
             let bytes = text.utf8.map { $0.isTokenCharacter || $0 == extra.asciiValue ? $0 : UInt8(ascii: "-") }
             return bytes.isEmpty ? "-" : String(decoding: bytes, as: UTF8.self)
@@ -105,10 +105,10 @@ public struct Via: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// Adds the entry at the end of the field.
-    public func add(to fields: inout HTTPFields) { fields.grow(by: HTTPField(name: .via, value: description)) }
+    package func add(to fields: inout HTTPFields) { fields.grow(by: HTTPField(name: .via, value: description)) }
 
     /// Whether a message has come by here before, by this name: a forwarding loop.
-    public static func contains(receivedBy name: String, in fields: HTTPFields) -> Bool {
+    package static func contains(receivedBy name: String, in fields: HTTPFields) -> Bool {
         let wanted = Via(receivedBy: name).description.utf8.dropFirst(4).map(\.lowercased)
         return fields.members(of: .via).contains { member in
             let words = member.split(whereSeparator: \.isBlank)

@@ -1,11 +1,11 @@
-public import HTTPTypes
+package import HTTPTypes
 
 /// The conditions that a client put on its request, and the range that it asks for.
 ///
 /// https://www.rfc-editor.org/rfc/rfc9110.html#section-13
-public struct ClientPreconditions: Hashable, Sendable {
+package struct ClientPreconditions: Hashable, Sendable {
     /// Who answers the request.
-    public enum Role: Hashable, Sendable {
+    package enum Role: Hashable, Sendable {
         /// A cache: `If-Match` and `If-Unmodified-Since` are for the origin alone (RFC 9111 §4.3.2).
         case cache
         /// Who answers for the resource itself, such as a tile route whose tiles have no other origin for its clients.
@@ -13,7 +13,7 @@ public struct ClientPreconditions: Hashable, Sendable {
     }
 
     /// How to answer.
-    public enum Outcome: Hashable, Sendable {
+    package enum Outcome: Hashable, Sendable {
         /// As if there had been no condition.
         case proceed
         /// 304: the client has it already.
@@ -25,25 +25,25 @@ public struct ClientPreconditions: Hashable, Sendable {
     }
 
     /// `If-Match`.
-    public var ifMatch: EntityTagList?
+    package var ifMatch: EntityTagList?
     /// `If-None-Match`.
-    public var ifNoneMatch: EntityTagList?
+    package var ifNoneMatch: EntityTagList?
     /// `If-Unmodified-Since`, verbatim.
-    public var ifUnmodifiedSince: String?
+    package var ifUnmodifiedSince: String?
     /// `If-Modified-Since`, verbatim.
-    public var ifModifiedSince: String?
+    package var ifModifiedSince: String?
     /// `If-Range`, verbatim.
-    public var ifRange: String?
+    package var ifRange: String?
     /// `Range`, verbatim.
-    public var range: String?
+    package var range: String?
 
     /// No conditions.
-    public init() {}
+    package init() {}
 
     /// Reads the conditions of a request.
     ///
     /// Cheap when there are none: it looks at names only.
-    public init(_ fields: HTTPFields) {
+    package init(_ fields: HTTPFields) {
         for field in fields {
             switch field.name {
             case .ifMatch: ifMatch = ifMatch ?? EntityTagList(.ifMatch, in: fields)
@@ -59,7 +59,7 @@ public struct ClientPreconditions: Hashable, Sendable {
     }
 
     /// Whether there is no condition and no range.
-    public var isEmpty: Bool { self == ClientPreconditions() }
+    package var isEmpty: Bool { self == ClientPreconditions() }
 
     /// Decides on the conditions in the order of RFC 9110 §13.2.2, except `If-Range`, which ``ByteRanges`` looks at.
     ///
@@ -72,7 +72,7 @@ public struct ClientPreconditions: Hashable, Sendable {
     ///   - method: The request's method. For others than GET and HEAD, a matching `If-None-Match` is 412.
     ///   - role: Who answers.
     ///   - now: For two-digit years.
-    public func outcome(
+    package func outcome(
         for stored: Validators, status: Int = 200, method: HTTPRequest.Method = .get, role: Role = .cache, now: HTTPDate
     ) -> Outcome {
         if role == .cache, ifMatch != nil || ifUnmodifiedSince != nil { return .forward }
@@ -101,7 +101,7 @@ extension StoredResponse {
     ///
     /// It carries what a client updates its own copy with: all stored fields except those that describe the bytes
     /// (`Content-*` other than `Content-Location` and policies, and `Last-Modified` where there is an `ETag`).
-    public func notModified(age: Int) -> HTTPResponse {
+    package func notModified(age: Int) -> HTTPResponse {
         let tagged = fields.contains(.eTag)
         var kept = fields.leavingOut { name in
             if name == .lastModified { return tagged }

@@ -1,22 +1,22 @@
-public import HTTPTypes
+package import HTTPTypes
 
 /// A request that revalidates what is stored, and the client's own conditions kept apart from it.
 ///
 /// https://www.rfc-editor.org/rfc/rfc9111.html#section-4.3.1
-public struct ConditionalRequest: Hashable, Sendable {
+package struct ConditionalRequest: Hashable, Sendable {
     /// The request to send: without the client's preconditions and `Range`, with the cache's own.
-    public var request: HTTPRequest
+    package var request: HTTPRequest
     /// The validators that it asks about, in the order given; empty if nothing stored has any.
     ///
     /// An empty list means that the request is unconditional, and that a 304 to it makes no sense.
-    public let asked: [Validators]
+    package let asked: [Validators]
     /// For each of ``asked``, its index among the responses that the request was made for.
     let places: [Int]
     /// What the client asked for, to be answered from the response once it is complete and fresh.
-    public var client: ClientPreconditions
+    package var client: ClientPreconditions
 
     /// Whether a 304 is a possible answer.
-    public var isConditional: Bool { !asked.isEmpty }
+    package var isConditional: Bool { !asked.isEmpty }
 
     /// Makes the request that revalidates stored responses for its URI.
     ///
@@ -28,7 +28,7 @@ public struct ConditionalRequest: Hashable, Sendable {
     ///   - stored: What is stored, best first.
     ///   - usesDate: Whether a sole response without validators is asked about by its `Date`, as clients may (RFC 9110
     ///     §13.1.3). Off by default: not every server compares.
-    public init(revalidating stored: [Validators], for request: HTTPRequest, usesDate: Bool = false) {
+    package init(revalidating stored: [Validators], for request: HTTPRequest, usesDate: Bool = false) {
         client = ClientPreconditions(request.headerFields)
         var fields = request.headerFields.leavingOut { isPrecondition($0) || $0 == .range }
         var asked: [Validators] = []

@@ -1,23 +1,23 @@
-public import HTTPTypes
+package import HTTPTypes
 
 /// An entity tag, verbatim: `"v1"`, `W/"v1"`, or what real servers send instead, such as `v1` without quotes.
 ///
 /// The text is never repaired, because the server that sent it compares it with its own.
 /// https://www.rfc-editor.org/rfc/rfc9110.html#section-8.8.3
-public struct EntityTag: Hashable, Sendable, CustomStringConvertible {
+package struct EntityTag: Hashable, Sendable, CustomStringConvertible {
     /// The tag as it was received, with its quotes and `W/` if it had them.
-    public let text: String
+    package let text: String
 
     /// Whether the tag says of itself that it is weak: equal tags then mean "as good as", not "the same bytes".
     ///
     /// What is not well-formed counts as weak too: nothing is promised about it.
-    public var isWeak: Bool { !isStrong(text.utf8) }
+    package var isWeak: Bool { !isStrong(text.utf8) }
 
     /// Takes a tag as it stands in a field, with spaces at the ends left out.
     ///
     /// `nil` for an empty text, `*`, and one that holds bytes other than printable UTF-8, of which two different ones
     /// could look the same.
-    public init?(_ text: some StringProtocol) {
+    package init?(_ text: some StringProtocol) {
         let bytes = Array(text.utf8)
         self.init(bytes: bytes[...])
     }
@@ -32,29 +32,29 @@ public struct EntityTag: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// The tag of a response: its first `ETag` field, or `nil`.
-    public init?(of fields: HTTPFields) {
+    package init?(of fields: HTTPFields) {
         guard let value = fields.first(.eTag) else { return nil }
         self.init(value)
     }
 
     /// The tag as it was received.
-    public var description: String { text }
+    package var description: String { text }
 
     /// Strong comparison: both well-formed, both strong, the same text (RFC 9110 §8.8.3.2).
-    public func matchesStrongly(_ other: EntityTag) -> Bool {
+    package func matchesStrongly(_ other: EntityTag) -> Bool {
         text.utf8.elementsEqual(other.text.utf8) && isStrong(text.utf8)
     }
 
     /// Weak comparison: the same text apart from `W/` (RFC 9110 §8.8.3.2).
-    public func matchesWeakly(_ other: EntityTag) -> Bool {
+    package func matchesWeakly(_ other: EntityTag) -> Bool {
         opaque(text.utf8).elementsEqual(opaque(other.text.utf8))
     }
 
     /// Bytes decide, as servers compare them: Swift's own `==` would take two Unicode spellings for one.
-    public static func == (a: EntityTag, b: EntityTag) -> Bool { a.text.utf8.elementsEqual(b.text.utf8) }
+    package static func == (a: EntityTag, b: EntityTag) -> Bool { a.text.utf8.elementsEqual(b.text.utf8) }
 
     /// Hashes what `==` compares.
-    public func hash(into hasher: inout Hasher) {
+    package func hash(into hasher: inout Hasher) {
         for byte in text.utf8 { hasher.combine(byte) }
     }
 }
@@ -72,19 +72,19 @@ private func opaque(_ text: String.UTF8View) -> Substring.UTF8View {
 /// The value of an `If-Match` or `If-None-Match` field: any tag at all, or one of these.
 ///
 /// https://www.rfc-editor.org/rfc/rfc9110.html#section-13.1.1
-public enum EntityTagList: Hashable, Sendable {
+package enum EntityTagList: Hashable, Sendable {
     /// `*`: whatever there is.
     case any
     /// These tags, at most ``EntityTagList/limit`` of them.
     case tags([EntityTag])
 
     /// How many tags of a list are looked at; a list that is longer comes from nobody who holds that many.
-    public static let limit = 256
+    package static let limit = 256
 
     /// Reads the field with a name from all its lines; `nil` if there is none.
     ///
     /// Commas within quotes belong to the tag. A backslash escapes nothing (§8.8.3).
-    public init?(_ name: HTTPField.Name, in fields: HTTPFields) {
+    package init?(_ name: HTTPField.Name, in fields: HTTPFields) {
         guard fields.contains(name) else { return nil }
         var tags: [EntityTag] = []
         for field in fields where field.name == name {
@@ -106,7 +106,7 @@ public enum EntityTagList: Hashable, Sendable {
     }
 
     /// Whether the list names a tag by strong comparison, as `If-Match` asks (RFC 9110 §13.1.1).
-    public func matchesStrongly(_ tag: EntityTag?) -> Bool {
+    package func matchesStrongly(_ tag: EntityTag?) -> Bool {
         switch self {
         case .any: true
         case .tags(let tags): tag.map { tag in tags.contains { $0.matchesStrongly(tag) } } ?? false
@@ -114,7 +114,7 @@ public enum EntityTagList: Hashable, Sendable {
     }
 
     /// Whether the list names a tag by weak comparison, as `If-None-Match` asks (RFC 9110 §13.1.2).
-    public func matchesWeakly(_ tag: EntityTag?) -> Bool {
+    package func matchesWeakly(_ tag: EntityTag?) -> Bool {
         switch self {
         case .any: true
         case .tags(let tags): tag.map { tag in tags.contains { $0.matchesWeakly(tag) } } ?? false

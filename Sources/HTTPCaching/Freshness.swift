@@ -1,28 +1,28 @@
-public import HTTPTypes
+package import HTTPTypes
 
 /// What is kept of a response's freshness: plain numbers, from which every reuse is decided.
 ///
 /// Trivially copyable. A cache keeps these beside the bytes, so that a hit reads no header text.
-public struct StoredFreshness: Hashable, Sendable {
+package struct StoredFreshness: Hashable, Sendable {
     /// When the response was received, or last confirmed by a 304.
-    public var storedAt: HTTPDate
+    package var storedAt: HTTPDate
     /// How old it was then, in seconds (`corrected_initial_age`).
-    public var initialAge: Int
+    package var initialAge: Int
     /// When it turns stale; it is stale at this time already.
-    public var expires: HTTPDate
+    package var expires: HTTPDate
     /// Seconds past ``expires`` in which it may be served while it is refreshed; 0: none (RFC 5861 §3).
-    public var staleWhileRevalidate: Int
+    package var staleWhileRevalidate: Int
     /// Seconds past ``expires`` in which it may be served if the origin fails; 0: none (RFC 5861 §4).
-    public var staleIfError: Int
+    package var staleIfError: Int
     /// Whether it must never be served stale (RFC 9111 §5.2.2.2, §5.2.2.8, §5.2.2.10).
-    public var mustRevalidate: Bool
+    package var mustRevalidate: Bool
     /// Whether it must be revalidated before each use (RFC 9111 §5.2.2.4).
-    public var noCache: Bool
+    package var noCache: Bool
     /// Whether, while fresh, not even a reload needs to ask for it (RFC 8246).
-    public var immutable: Bool
+    package var immutable: Bool
 
     /// Makes one from its numbers.
-    public init(
+    package init(
         storedAt: HTTPDate, initialAge: Int = 0, expires: HTTPDate, staleWhileRevalidate: Int = 0,
         staleIfError: Int = 0, mustRevalidate: Bool = false, noCache: Bool = false, immutable: Bool = false
     ) {
@@ -40,18 +40,18 @@ public struct StoredFreshness: Hashable, Sendable {
     ///
     /// What seems to have been stored more than 60 s from now is not: the clock was set back, and nothing is known of
     /// its age.
-    public func isFresh(at now: HTTPDate) -> Bool { now < expires && storedAt <= now.adding(seconds: 60) }
+    package func isFresh(at now: HTTPDate) -> Bool { now < expires && storedAt <= now.adding(seconds: 60) }
 
     /// How many seconds past its expiry it is, negative while it is fresh; `Int.max` if it was stored in the future.
-    public func staleness(at now: HTTPDate) -> Int {
+    package func staleness(at now: HTTPDate) -> Int {
         storedAt > now.adding(seconds: 60) ? .max : now.seconds(since: expires)
     }
 }
 
 /// How long a response is fresh, and why (RFC 9111 §4.2).
-public struct Freshness: Hashable, Sendable {
+package struct Freshness: Hashable, Sendable {
     /// Where a lifetime came from.
-    public enum Source: Hashable, Sendable {
+    package enum Source: Hashable, Sendable {
         /// `s-maxage`, in a shared cache.
         case sharedMaxAge
         /// `max-age`.
@@ -71,25 +71,25 @@ public struct Freshness: Hashable, Sendable {
     /// The lifetime in seconds, counted from when the origin made the response.
     ///
     /// At most a year; one that the policy's owner sets counts from receipt, so the age at receipt is added to it.
-    public var lifetime: Int
+    package var lifetime: Int
     /// Where the lifetime came from.
-    public var source: Source
+    package var source: Source
     /// The targeted field that was obeyed, if one was.
-    public var targetedField: HTTPField.Name?
+    package var targetedField: HTTPField.Name?
     /// The response's `Date`, if it has a valid one; never later than its receipt.
     ///
     /// A date in the future comes from a wrong clock. Used to order responses, it would keep newer ones out for as long
     /// as it lies ahead.
-    public var date: HTTPDate?
+    package var date: HTTPDate?
     /// How many seconds the response's `Date` lies after its receipt; 0 if it does not.
-    public var dateAhead: Int
+    package var dateAhead: Int
     /// The numbers to keep.
-    public var stored: StoredFreshness
+    package var stored: StoredFreshness
 
     /// Whether the origin itself says that the response may be reused for some time without asking it.
     ///
     /// Neither a guess nor what the cache's owner adds counts, nor a lifetime of 0, nor `no-cache`.
-    public var isExplicit: Bool {
+    package var isExplicit: Bool {
         switch source {
         case .sharedMaxAge, .maxAge, .expires: lifetime > 0 && !stored.noCache
         case .heuristic, .defaultLifetime, .minimumLifetime, .none: false
@@ -112,7 +112,7 @@ extension CachePolicy {
     ///   - response: The response with all its fields as received.
     ///   - requestedAt: When the request was sent.
     ///   - receivedAt: When the response was received.
-    public func freshness(of response: HTTPResponse, requestedAt: HTTPDate, receivedAt: HTTPDate) -> Freshness {
+    package func freshness(of response: HTTPResponse, requestedAt: HTTPDate, receivedAt: HTTPDate) -> Freshness {
         let fields = response.headerFields
         let status = response.status.code
         let directives = directives(of: fields)

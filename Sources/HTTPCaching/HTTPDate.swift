@@ -2,12 +2,12 @@
 ///
 /// Nothing in this module has a clock: every function that needs the time takes one of these. Arithmetic stops at the
 /// ends of the range instead of overflowing.
-public struct HTTPDate: Hashable, Comparable, Sendable, CustomStringConvertible {
+package struct HTTPDate: Hashable, Comparable, Sendable, CustomStringConvertible {
     /// Seconds since 1970-01-01 00:00:00 UTC.
-    public var seconds: Int64
+    package var seconds: Int64
 
     /// Makes a time from seconds since 1970.
-    public init(seconds: Int64) { self.seconds = seconds }
+    package init(seconds: Int64) { self.seconds = seconds }
 
     /// Reads a date as servers send it; `nil` if it could mean more than one time, or none.
     ///
@@ -21,7 +21,7 @@ public struct HTTPDate: Hashable, Comparable, Sendable, CustomStringConvertible 
     /// - Parameters:
     ///   - text: The field's value.
     ///   - now: A two-digit year is the last one with these digits that is at most 50 years after this time.
-    public init?(parsing text: some StringProtocol, now: HTTPDate) {
+    package init?(parsing text: some StringProtocol, now: HTTPDate) {
         var bytes: [UInt8] = []
         for byte in text.utf8 {
             // No form is longer than 33 bytes; the rest is room for spaces.
@@ -36,26 +36,26 @@ public struct HTTPDate: Hashable, Comparable, Sendable, CustomStringConvertible 
     ///
     /// For `Expires`: a cache must take any other form for a time in the past (RFC 9111 §5.3), and should not mind the
     /// case of letters (§4.2). See ``init(parsing:now:)`` for the parameters.
-    public init?(exactly text: some StringProtocol, now: HTTPDate) {
+    package init?(exactly text: some StringProtocol, now: HTTPDate) {
         let bytes = Array(text.utf8.prefix(64))[...].trimmed.map(\.lowercased)
         guard datePatterns.contains(where: { fits(bytes, $0) }) else { return nil }
         self.init(parsing: text, now: now)
     }
 
     /// Whether one time is before another.
-    public static func < (a: HTTPDate, b: HTTPDate) -> Bool { a.seconds < b.seconds }
+    package static func < (a: HTTPDate, b: HTTPDate) -> Bool { a.seconds < b.seconds }
 
     /// The time a number of seconds later; stops at the ends of the range.
-    public func adding(seconds delta: Int64) -> HTTPDate {
+    package func adding(seconds delta: Int64) -> HTTPDate {
         let (sum, overflow) = seconds.addingReportingOverflow(delta)
         return HTTPDate(seconds: overflow ? (delta > 0 ? .max : .min) : sum)
     }
 
     /// The time a number of seconds later; stops at the ends of the range.
-    public func adding(seconds delta: Int) -> HTTPDate { adding(seconds: Int64(delta)) }
+    package func adding(seconds delta: Int) -> HTTPDate { adding(seconds: Int64(delta)) }
 
     /// How many seconds this time is after another, negative if before; stops at the ends of the range.
-    public func seconds(since other: HTTPDate) -> Int {
+    package func seconds(since other: HTTPDate) -> Int {
         let (difference, overflow) = seconds.subtractingReportingOverflow(other.seconds)
         return overflow ? (seconds > other.seconds ? .max : .min) : Int(clamping: difference)
     }
@@ -63,7 +63,7 @@ public struct HTTPDate: Hashable, Comparable, Sendable, CustomStringConvertible 
     /// The time as IMF-fixdate, the only form that may be sent: `Sun, 06 Nov 1994 08:49:37 GMT`.
     ///
     /// Times outside the years 1 to 9999, for which there is no such text, are given as the nearest one inside.
-    public var description: String {
+    package var description: String {
         let clamped = min(max(seconds, -62_135_596_800), 253_402_300_799)
         let day = clamped >= 0 ? clamped / 86400 : -((86399 - clamped) / 86400)
         let second = Int(clamped - day * 86400)

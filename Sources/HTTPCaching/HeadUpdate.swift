@@ -1,7 +1,7 @@
-public import HTTPTypes
+package import HTTPTypes
 
 /// What the answer to a HEAD says about a stored GET response (RFC 9111 §4.3.5).
-public enum HeadOutcome: Hashable, Sendable {
+package enum HeadOutcome: Hashable, Sendable {
     /// It is the same version: update the stored response.
     case update
     /// It is another version: the stored response counts as stale.
@@ -21,7 +21,7 @@ extension HeadOutcome {
     ///   - stored: The stored response that this request would have chosen.
     ///   - length: How many bytes are stored.
     ///   - now: For two-digit years.
-    public init(_ response: HTTPResponse, stored: StoredResponse, length: Int64, now: HTTPDate) {
+    package init(_ response: HTTPResponse, stored: StoredResponse, length: Int64, now: HTTPDate) {
         guard response.status.code == 200, stored.status.code == 200 else {
             self = .keep
             return

@@ -1,7 +1,7 @@
-public import HTTPTypes
+package import HTTPTypes
 
 /// Which stored responses a request has made outdated (RFC 9111 §4.4).
-public enum Invalidation {
+package enum Invalidation {
     /// The URIs whose stored responses must not be used again without asking the origin.
     ///
     /// None, unless the method is unsafe, or unknown, and the response is no error (2xx or 3xx). Then the target and,
@@ -11,7 +11,7 @@ public enum Invalidation {
     ///   - method: The request's method.
     ///   - target: The request's URI at the origin, with scheme and authority.
     ///   - response: The origin's answer.
-    public static func targets(
+    package static func targets(
         method: HTTPRequest.Method, target: URIReference, response: HTTPResponse
     ) -> [URIReference] {
         guard !isSafe(method), (200...399).contains(response.status.code) else { return [] }
@@ -25,7 +25,7 @@ public enum Invalidation {
     }
 
     /// Whether a method is known to change nothing (RFC 9110 §9.2.1, and those so registered).
-    public static func isSafe(_ method: HTTPRequest.Method) -> Bool {
+    package static func isSafe(_ method: HTTPRequest.Method) -> Bool {
         switch method.rawValue {
         case "GET", "HEAD", "OPTIONS", "TRACE", "QUERY", "PROPFIND", "REPORT", "SEARCH", "PRI": true
         default: false

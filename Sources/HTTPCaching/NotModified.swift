@@ -1,7 +1,7 @@
-public import HTTPTypes
+package import HTTPTypes
 
 /// What a 304 says about stored responses (RFC 9111 §4.3.3, §4.3.4).
-public enum NotModifiedOutcome: Hashable, Sendable {
+package enum NotModifiedOutcome: Hashable, Sendable {
     /// The stored responses at these indices are still good: update them.
     case confirmed([Int])
     /// It confirms nothing that is stored: ask again without conditions.
@@ -12,7 +12,7 @@ public enum NotModifiedOutcome: Hashable, Sendable {
 
 extension ConditionalRequest {
     /// What a 304 that answers this request says about the responses that it was made for, by their indices there.
-    public func outcome(of notModified: HTTPResponse, now: HTTPDate) -> NotModifiedOutcome {
+    package func outcome(of notModified: HTTPResponse, now: HTTPDate) -> NotModifiedOutcome {
         let outcome = NotModifiedOutcome(notModified.headerFields, asked: asked, now: now)
         guard case .confirmed(let indices) = outcome else { return outcome }
         return .confirmed(indices.map { places[$0] })
@@ -29,7 +29,7 @@ extension NotModifiedOutcome {
     /// Where a single response was asked about, the 304 can mean only that one, so a tag that matches it weakly will
     /// do even if it is strong itself: servers weaken the tag of what they compress, and not that of the 304 for it.
     /// That, and a 304 without validators for a response that has some, are wider than the letter of §4.3.4.
-    public init(_ response: HTTPFields, asked: [Validators], now: HTTPDate) {
+    package init(_ response: HTTPFields, asked: [Validators], now: HTTPDate) {
         guard !asked.isEmpty else {
             self = .unsolicited
             return
@@ -61,15 +61,15 @@ extension NotModifiedOutcome {
 }
 
 /// A stored response after a 304 or a HEAD has updated it.
-public struct FreshenedResponse: Hashable, Sendable {
+package struct FreshenedResponse: Hashable, Sendable {
     /// The response with its fields and numbers brought up to date.
-    public var response: StoredResponse
+    package var response: StoredResponse
     /// Its freshness in full, with where the lifetime came from.
-    public var freshness: Freshness
+    package var freshness: Freshness
     /// Whether it may stay stored: the update may have brought a `no-store` or `private`.
     ///
     /// If not, it may still answer the request at hand.
-    public var storability: Storability
+    package var storability: Storability
 }
 
 extension CachePolicy {
@@ -85,7 +85,7 @@ extension CachePolicy {
     ///   - stored: The response that was confirmed.
     ///   - update: The 304, or the 200 to HEAD.
     ///   - request: The request that it answers; it decides with `Authorization` and `no-store` on storability.
-    public func freshen(
+    package func freshen(
         _ stored: StoredResponse, with update: HTTPResponse, to request: HTTPRequest, requestedAt: HTTPDate,
         receivedAt: HTTPDate
     ) -> FreshenedResponse {

@@ -1,4 +1,4 @@
-public import HTTPTypes
+package import HTTPTypes
 
 /// What a request's `Cache-Control` asks of a cache.
 ///
@@ -7,32 +7,32 @@ public import HTTPTypes
 /// They are preferences (RFC 9111 §5.2.1): a cache may disregard them, and one that stands in for an origin does so by
 /// passing ``none``. Unlike a response's, an invalid number is passed over, except for `max-age`, where it is 0: who
 /// sends it wanted something newer. https://www.rfc-editor.org/rfc/rfc9111.html#section-5.2.1
-public struct RequestCacheControl: Hashable, Sendable {
+package struct RequestCacheControl: Hashable, Sendable {
     /// `max-age`: an older response will not do (§5.2.1.1).
-    public var maxAge: Int?
+    package var maxAge: Int?
     /// `max-stale`: a response this many seconds past its expiry will do; `Int.max` for any (§5.2.1.2).
-    public var maxStale: Int?
+    package var maxStale: Int?
     /// `min-fresh`: a response that expires sooner will not do (§5.2.1.3).
-    public var minFresh: Int?
+    package var minFresh: Int?
     /// `stale-if-error`: a response this many seconds past its expiry will do if the origin fails (RFC 5861 §4).
-    public var staleIfError: Int?
+    package var staleIfError: Int?
     /// `no-cache`, or `Pragma: no-cache` without a `Cache-Control` (§5.2.1.4, §5.4).
-    public var noCache = false
+    package var noCache = false
     /// `no-store` (§5.2.1.5).
-    public var noStore = false
+    package var noStore = false
     /// `no-transform` (§5.2.1.6).
-    public var noTransform = false
+    package var noTransform = false
     /// `only-if-cached` (§5.2.1.7).
-    public var onlyIfCached = false
+    package var onlyIfCached = false
 
     /// Asks for nothing.
-    public static let none = RequestCacheControl()
+    package static let none = RequestCacheControl()
 
     /// Asks for nothing.
-    public init() {}
+    package init() {}
 
     /// Reads all `Cache-Control` lines of a request, or `Pragma` where there is none.
-    public init(_ fields: HTTPFields) {
+    package init(_ fields: HTTPFields) {
         var seen = false
         for field in fields where field.name == .cacheControl {
             seen = true

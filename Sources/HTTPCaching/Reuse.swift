@@ -1,5 +1,5 @@
 /// What to do with a stored response that matches a request (RFC 9111 §4).
-public enum ReuseDecision: Hashable, Sendable {
+package enum ReuseDecision: Hashable, Sendable {
     /// Serve it; it is fresh. `age` is the `Age` to send.
     case fresh(age: Int)
     /// Serve it though it is stale, because the client's `max-stale` takes it (§5.2.1.2).
@@ -12,7 +12,7 @@ public enum ReuseDecision: Hashable, Sendable {
     case gatewayTimeout
 
     /// Why a stored response cannot be used as it is.
-    public enum Cause: Hashable, Sendable {
+    package enum Cause: Hashable, Sendable {
         /// It is stale.
         case stale
         /// The response's `no-cache` (§5.2.2.4).
@@ -22,7 +22,7 @@ public enum ReuseDecision: Hashable, Sendable {
     }
 
     /// When a response that could not be revalidated may be served all the same (§4.2.4).
-    public enum StaleUse: Hashable, Sendable {
+    package enum StaleUse: Hashable, Sendable {
         /// Never.
         case never
         /// If the origin cannot be reached; not if it answers with an error.
@@ -33,7 +33,7 @@ public enum ReuseDecision: Hashable, Sendable {
 }
 
 /// How an origin failed to answer.
-public enum OriginFailure: Hashable, Sendable {
+package enum OriginFailure: Hashable, Sendable {
     /// No connection, no answer in time, or an answer that broke off.
     case unreachable
     /// An answer with this status.
@@ -48,7 +48,7 @@ extension StoredFreshness {
     ///
     /// A stale response is not served while it is refreshed if it must be revalidated, or if the request asks for
     /// something newer.
-    public func decision(asking request: RequestCacheControl = .none, at now: HTTPDate) -> ReuseDecision {
+    package func decision(asking request: RequestCacheControl = .none, at now: HTTPDate) -> ReuseDecision {
         let fresh = isFresh(at: now)
         if !noCache {
             if fresh, isNewEnough(request, at: now) { return .fresh(age: age(at: now)) }
@@ -70,7 +70,7 @@ extension StoredFreshness {
     /// `stale-if-error`, of the response or the request, permits it on errors too. Without it, or past it, a cache may
     /// serve stale only while it is disconnected, whatever the age (RFC 9111 §4.2.4). `must-revalidate` and `no-cache`
     /// forbid both; so does a request's `no-cache`, whose client wants the origin's word.
-    public func staleUse(asking request: RequestCacheControl = .none, at now: HTTPDate) -> ReuseDecision.StaleUse {
+    package func staleUse(asking request: RequestCacheControl = .none, at now: HTTPDate) -> ReuseDecision.StaleUse {
         let fresh = isFresh(at: now)
         // While it is fresh, must-revalidate is satisfied.
         if noCache || (mustRevalidate && !fresh) || request.noCache { return .never }
@@ -80,7 +80,7 @@ extension StoredFreshness {
     }
 
     /// Whether the response may be served after the origin failed in a certain way.
-    public func mayServe(
+    package func mayServe(
         after failure: OriginFailure, asking request: RequestCacheControl = .none, at now: HTTPDate
     ) -> Bool {
         switch (staleUse(asking: request, at: now), failure) {

@@ -1,16 +1,16 @@
-public import HTTPTypes
+package import HTTPTypes
 
 /// Whether a response may be stored, and why.
 ///
 /// https://www.rfc-editor.org/rfc/rfc9111.html#section-3
-public enum Storability: Hashable, Sendable {
+package enum Storability: Hashable, Sendable {
     /// It may be stored.
     case store(Ground)
     /// It must not be, or it would be of no use.
     case doNotStore(Obstacle)
 
     /// What permits storing.
-    public enum Ground: Hashable, Sendable {
+    package enum Ground: Hashable, Sendable {
         /// It has a lifetime of its own: `s-maxage` (shared), `max-age`, `Expires`.
         case explicitLifetime
         /// It is `public`, or `private` in a private cache.
@@ -22,7 +22,7 @@ public enum Storability: Hashable, Sendable {
     }
 
     /// What forbids storing.
-    public enum Obstacle: Hashable, Sendable {
+    package enum Obstacle: Hashable, Sendable {
         /// The method is not GET.
         case method
         /// More than 4096 fields: nobody means that.
@@ -53,7 +53,7 @@ public enum Storability: Hashable, Sendable {
     }
 
     /// Whether it may be stored.
-    public var isStorable: Bool {
+    package var isStorable: Bool {
         if case .store = self { true } else { false }
     }
 }
@@ -64,14 +64,14 @@ extension CachePolicy {
     /// Only responses to GET are ever stored. The request is the one sent to the origin; fields that the cache's owner
     /// adds on its own account, such as an API key in `Authorization`, do not belong in it: §3.5 protects one user from
     /// another. That the body was complete is for the caller to see to.
-    public func storability(of response: HTTPResponse, to request: HTTPRequest) -> Storability {
+    package func storability(of response: HTTPResponse, to request: HTTPRequest) -> Storability {
         storability(
             of: response, method: request.method, authorized: request.headerFields.contains(.authorization),
             asking: RequestCacheControl(request.headerFields))
     }
 
     /// The same, from what has been read of the request already.
-    public func storability(
+    package func storability(
         of response: HTTPResponse, method: HTTPRequest.Method, authorized: Bool, asking: RequestCacheControl
     ) -> Storability {
         let status = response.status.code

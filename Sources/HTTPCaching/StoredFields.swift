@@ -1,4 +1,4 @@
-public import HTTPTypes
+package import HTTPTypes
 
 extension CachePolicy {
     /// The fields of a response that are to be stored.
@@ -10,7 +10,7 @@ extension CachePolicy {
     /// Fields without which the bytes would be taken for something else (such as `Content-Encoding`) are never left
     /// out: a `Connection` that names one is in error (RFC 9110 §7.6.1), and a `no-cache` or `private` that names one is
     /// read as a directive for the whole response.
-    public func fieldsToStore(_ fields: HTTPFields) -> HTTPFields {
+    package func fieldsToStore(_ fields: HTTPFields) -> HTTPFields {
         var dropped = connectionOptions(fields)
         let control = directives(of: fields).cacheControl
         if stripsWhatNoCacheNames(control) { dropped.formUnion(control.noCache.fieldNames) }
@@ -35,7 +35,7 @@ extension HTTPFields {
     /// The fields to forward: all but those of one connection and those that `Connection` names (RFC 9110 §7.6.1).
     ///
     /// `TE`, `Trailer`, `Transfer-Encoding` and `Upgrade` are among those left out.
-    public var withoutConnectionFields: HTTPFields {
+    package var withoutConnectionFields: HTTPFields {
         let named = connectionOptions(self)
         return leavingOut { isHopByHop($0) || (named.contains($0) && !indispensable.contains($0)) }
     }

@@ -1,18 +1,18 @@
-public import HTTPTypes
+package import HTTPTypes
 
 /// A stored response as the rules see it: its head, its numbers, and what chose it; not its bytes.
-public struct StoredResponse: Hashable, Sendable {
+package struct StoredResponse: Hashable, Sendable {
     /// The status.
-    public var status: HTTPResponse.Status
+    package var status: HTTPResponse.Status
     /// The fields as stored: those of ``CachePolicy/fieldsToStore(_:)``.
-    public var fields: HTTPFields
+    package var fields: HTTPFields
     /// The numbers of its freshness.
-    public var freshness: StoredFreshness
+    package var freshness: StoredFreshness
     /// The request fields that `Vary` names, as they were in the request that it answered.
-    public var selectingFields: HTTPFields
+    package var selectingFields: HTTPFields
 
     /// Puts one together.
-    public init(
+    package init(
         status: HTTPResponse.Status, fields: HTTPFields, freshness: StoredFreshness,
         selectingFields: HTTPFields = HTTPFields()
     ) {
@@ -23,14 +23,14 @@ public struct StoredResponse: Hashable, Sendable {
     }
 
     /// Its validators and `Date`; a `Date` later than its receipt counts as the time of receipt.
-    public var validators: Validators {
+    package var validators: Validators {
         var validators = Validators(fields, now: freshness.storedAt)
         validators.date = validators.date.map { min($0, freshness.storedAt) }
         return validators
     }
 
     /// The head of the answer that reuses it: the stored fields, with an `Age` made anew (RFC 9111 §4, §5.1).
-    public func response(age: Int) -> HTTPResponse {
+    package func response(age: Int) -> HTTPResponse {
         var fields = fields
         fields[.age] = String(DeltaSeconds.clamp(age))
         return HTTPResponse(status: status, headerFields: fields)
@@ -38,16 +38,16 @@ public struct StoredResponse: Hashable, Sendable {
 }
 
 /// What identifies a version of a representation: its entity tag and its time of modification.
-public struct Validators: Hashable, Sendable {
+package struct Validators: Hashable, Sendable {
     /// The `ETag`.
-    public var entityTag: EntityTag?
+    package var entityTag: EntityTag?
     /// The `Last-Modified`.
-    public var lastModified: HTTPDate?
+    package var lastModified: HTTPDate?
     /// The `Date`: not a validator, but what tells a strong `Last-Modified` from a weak one.
-    public var date: HTTPDate?
+    package var date: HTTPDate?
 
     /// Makes validators.
-    public init(entityTag: EntityTag? = nil, lastModified: HTTPDate? = nil, date: HTTPDate? = nil) {
+    package init(entityTag: EntityTag? = nil, lastModified: HTTPDate? = nil, date: HTTPDate? = nil) {
         self.entityTag = entityTag
         self.lastModified = lastModified
         self.date = date
@@ -56,17 +56,17 @@ public struct Validators: Hashable, Sendable {
     /// Reads them from a response; what is invalid counts as missing.
     ///
     /// - Parameter now: For two-digit years, see ``HTTPDate/init(parsing:now:)``.
-    public init(_ fields: HTTPFields, now: HTTPDate) {
+    package init(_ fields: HTTPFields, now: HTTPDate) {
         entityTag = EntityTag(of: fields)
         lastModified = fields.first(.lastModified).flatMap { HTTPDate(parsing: $0, now: now) }
         date = fields.first(.date).flatMap { HTTPDate(parsing: $0, now: now) }
     }
 
     /// Whether there is anything to revalidate with.
-    public var isEmpty: Bool { entityTag == nil && lastModified == nil }
+    package var isEmpty: Bool { entityTag == nil && lastModified == nil }
 
     /// The `Last-Modified`, if two versions cannot share it: it is at least a second before `Date` (RFC 9110 §8.8.2.2).
-    public var strongLastModified: HTTPDate? {
+    package var strongLastModified: HTTPDate? {
         guard let lastModified, let date, lastModified.adding(seconds: 1) <= date else { return nil }
         return lastModified
     }
@@ -76,7 +76,7 @@ extension CachePolicy {
     /// Picks the stored response that answers a request, of those stored for its URI: its index, or `nil`.
     ///
     /// Only those count whose `Vary` matches; of these the one with the latest `Date` (RFC 9111 §4, §4.1).
-    public func selection(from stored: [StoredResponse], for request: HTTPFields) -> Int? {
+    package func selection(from stored: [StoredResponse], for request: HTTPFields) -> Int? {
         var best: (index: Int, date: HTTPDate)?
         for (index, response) in stored.enumerated() {
             guard Vary(response.fields).matches(response.selectingFields, request) else { continue }

@@ -1,8 +1,8 @@
-public import HTTPTypes
+package import HTTPTypes
 
 extension HTTPField.Name {
     /// `CDN-Cache-Control` (RFC 9213 §3.1).
-    public static let cdnCacheControl = HTTPField.Name(known: "CDN-Cache-Control")
+    package static let cdnCacheControl = HTTPField.Name(known: "CDN-Cache-Control")
 }
 
 extension CacheControl {
@@ -12,7 +12,7 @@ extension CacheControl {
     /// the field is to be ignored (RFC 9213 §2.1). Keys are lower case, the last of several counts, parameters are
     /// passed over. Numbers must be integers: a directive with a value of another type is not consumed; a negative
     /// number is 0.
-    public init?(targeted name: HTTPField.Name, in fields: HTTPFields) {
+    package init?(targeted name: HTTPField.Name, in fields: HTTPFields) {
         var line: [UInt8] = []
         for field in fields where field.name == name {
             if !line.isEmpty { line += [UInt8(ascii: ","), UInt8(ascii: " ")] }

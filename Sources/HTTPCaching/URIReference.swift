@@ -1,21 +1,21 @@
 /// A URI or a relative reference, taken apart (RFC 3986).
 ///
 /// Nothing is decoded and nothing is checked beyond where the parts begin: a cache compares what servers send.
-public struct URIReference: Hashable, Sendable, CustomStringConvertible {
+package struct URIReference: Hashable, Sendable, CustomStringConvertible {
     /// The scheme in lower case, such as `https`.
-    public var scheme: String?
+    package var scheme: String?
     /// The authority verbatim, such as `tiles.example:8080`; empty is not the same as missing.
-    public var authority: String?
+    package var authority: String?
     /// The path, possibly empty.
-    public var path: String
+    package var path: String
     /// The query without `?`.
-    public var query: String?
+    package var query: String?
 
     /// The longest reference that is read, in bytes.
-    public static let lengthLimit = 16384
+    package static let lengthLimit = 16384
 
     /// Makes a reference of its parts.
-    public init(scheme: String? = nil, authority: String? = nil, path: String, query: String? = nil) {
+    package init(scheme: String? = nil, authority: String? = nil, path: String, query: String? = nil) {
         self.scheme = scheme?.lowercased()
         self.authority = authority
         self.path = path
@@ -26,7 +26,7 @@ public struct URIReference: Hashable, Sendable, CustomStringConvertible {
     ///
     /// `nil` if it is longer than ``lengthLimit`` or holds bytes that no URI does: blanks, controls, anything that is
     /// not ASCII.
-    public init?(_ text: some StringProtocol) {
+    package init?(_ text: some StringProtocol) {
         var rest = Array(text.utf8)[...].trimmed
         guard rest.count <= Self.lengthLimit, rest.allSatisfy({ $0 > 32 && $0 < 127 && $0 != UInt8(ascii: "\\") })
         else {
@@ -57,7 +57,7 @@ public struct URIReference: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// Resolves a reference against this one, which must have a scheme, as RFC 3986 §5.2.2 does.
-    public func resolving(_ reference: URIReference) -> URIReference {
+    package func resolving(_ reference: URIReference) -> URIReference {
         var target = reference
         if reference.scheme != nil {
             target.path = removingDotSegments(reference.path)
@@ -81,16 +81,16 @@ public struct URIReference: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// Whether two URIs have the same origin: scheme, host and port (RFC 9110 §4.3.2); never for what has none.
-    public func hasSameOrigin(as other: URIReference) -> Bool {
+    package func hasSameOrigin(as other: URIReference) -> Bool {
         guard let mine = origin, let theirs = other.origin else { return false }
         return mine == theirs
     }
 
     /// The path and query, as a request to the origin has them: `/` at least.
-    public var requestTarget: String { (path.isEmpty ? "/" : path) + (query.map { "?" + $0 } ?? "") }
+    package var requestTarget: String { (path.isEmpty ? "/" : path) + (query.map { "?" + $0 } ?? "") }
 
     /// The parts put together again (RFC 3986 §5.3).
-    public var description: String {
+    package var description: String {
         (scheme.map { $0 + ":" } ?? "") + (authority.map { "//" + $0 } ?? "") + path + (query.map { "?" + $0 } ?? "")
     }
 

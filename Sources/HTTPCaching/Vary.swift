@@ -1,9 +1,9 @@
-public import HTTPTypes
+package import HTTPTypes
 
 /// Which request fields chose a response, as its `Vary` says.
 ///
 /// https://www.rfc-editor.org/rfc/rfc9111.html#section-4.1
-public enum Vary: Hashable, Sendable {
+package enum Vary: Hashable, Sendable {
     /// None: the response answers every request for its URI.
     case none
     /// These, without repetition, in order of their lower-case names.
@@ -15,7 +15,7 @@ public enum Vary: Hashable, Sendable {
     ///
     /// A `*` among other members counts as `*`. So does a member that is no field name, and a list of more than 64
     /// names: a list that cannot be read in full must not be taken for a shorter one.
-    public init(_ fields: HTTPFields) {
+    package init(_ fields: HTTPFields) {
         guard fields.contains(.vary) else {
             self = .none
             return
@@ -34,12 +34,12 @@ public enum Vary: Hashable, Sendable {
     }
 
     /// The names of the fields; none for ``any`` too.
-    public var names: [HTTPField.Name] {
+    package var names: [HTTPField.Name] {
         if case .fields(let names) = self { names } else { [] }
     }
 
     /// The fields of a request that chose the response; what a cache has to keep to compare later requests with.
-    public func selectingFields(of request: HTTPFields) -> HTTPFields {
+    package func selectingFields(of request: HTTPFields) -> HTTPFields {
         guard case .fields(let names) = self else { return HTTPFields() }
         return request.leavingOut { !names.contains($0) }
     }
@@ -54,7 +54,7 @@ public enum Vary: Hashable, Sendable {
     /// commas of lists, and the case of media types in `Accept`. In `Accept-Encoding`, `Accept-Language` and
     /// `Accept-Charset` also the case of all, the order of members and the way a weight is written: by definition only
     /// weights rank them (RFC 9110 §12.4.2).
-    public func selectionText(for request: HTTPFields) -> String? {
+    package func selectionText(for request: HTTPFields) -> String? {
         switch self {
         case .any: return nil
         case .none: return ""
@@ -73,7 +73,7 @@ public enum Vary: Hashable, Sendable {
     }
 
     /// Whether a response that was chosen by the fields of one request may answer another.
-    public func matches(_ stored: HTTPFields, _ request: HTTPFields) -> Bool {
+    package func matches(_ stored: HTTPFields, _ request: HTTPFields) -> Bool {
         switch self {
         case .any: false
         case .none: true
