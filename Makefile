@@ -22,7 +22,8 @@ serve: setup ## runs tileproxy on a sample tile server, with a map to look at, u
 
 # The strict build settings are kept apart from `make build`: flags that differ would rebuild everything each time.
 test: setup check-imports lint ## builds without warnings, runs all tests and checks
-	$(STRICT) swift build -c release --build-tests --scratch-path .build-strict
+	$(STRICT) swift build -c release --build-tests --explicit-target-dependency-import-check error \
+		--scratch-path .build-strict
 	@$(STRICT) Scripts/run-tests.sh
 	@Scripts/check-model.sh
 	@$(STRICT) Scripts/check-format.sh

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# The arrows between targets point down: the store knows nothing of HTTP, event loops or command lines.
+# What imports may not say and the compiler does not check. That a target imports no target of this package that Package.swift
+# does not give it is checked by `make test`'s build (--explicit-target-dependency-import-check).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 status=0
 
-# importers MODULES FOLDER...: lines of Swift code that import one of the modules.
+# importers MODULES PATH...: lines of Swift code that import one of the modules.
 importers() {
     local modules=$1
     local attributes='(@[A-Za-z_()]+ +)*((public|package|internal|fileprivate|private) +)?'
@@ -12,6 +13,7 @@ importers() {
     shift
     grep -rnE --include='*.swift' "^[[:space:]]*${attributes}import +$kind($modules)\b" "$@" || true
 }
+# forbid REASON MODULES PATH...: none of the paths imports one of the modules.
 forbid() {
     local reason=$1 found
     shift
@@ -21,62 +23,45 @@ forbid() {
         status=1
     fi
 }
+# only REASON MODULES TARGET...: no target but these imports one of the modules. A target need not exist.
+only() {
+    local reason=$1 modules=$2 target others=()
+    shift 2
+    for target in Sources/*/; do
+        case " $* " in *" $(basename "$target") "*) ;; *) others+=("$target") ;; esac
+    done
+    forbid "$reason" "$modules" "${others[@]}"
+}
 
-forbid "TileGeometry is arithmetic on the standard library" \
-    'Foundation[A-Za-z]*|Dispatch|Synchronization|[A-Z][A-Za-z]*Crypto[A-Za-z]*|CLibcrypto|HTTP[A-Za-z]*|NIO[A-Za-z]*|Tile[A-Za-z]*' \
-    Sources/TileGeometry
-above='HTTPTypes|HTTPCaching|NIO[A-Za-z]*|AsyncHTTPClient|FoundationNetworking|ArgumentParser|MapKit|SQLite3'
-above="$above|TileCache[A-Za-z]*|TileArchive"
-forbid "TileStore is bytes on disk only" \
-    "$above" Sources/TileStore
-forbid "HTTPCaching is rules on values" \
-    "TileStore|TileCache[A-Za-z]*|TileArchive|NIO[A-Za-z]*|AsyncHTTPClient|FoundationNetworking|ArgumentParser|MapKit" \
-    Sources/HTTPCaching
-forbid "an app that imports TileCache gets no server" \
-    "NIO[A-Za-z]*|AsyncHTTPClient|ArgumentParser|MapKit|SQLite3|GRDB|TileCacheNIO|TileArchive" \
-    Sources/TileCache
-forbid "only one file of TileCache speaks to URLSession" 'FoundationNetworking' \
-    $(find Sources/TileCache -name '*.swift' ! -name URLSessionTransport.swift)
-forbid "TileCacheNIO is a transport" 'FoundationNetworking|ArgumentParser|MapKit|SQLite3|TileArchive' \
-    Sources/TileCacheNIO
-forbid "TileCacheMapKit is an adapter" 'FoundationNetworking|NIO[A-Za-z]*|AsyncHTTPClient|ArgumentParser|SQLite3|GRDB|TileCacheNIO|TileArchive' \
-    Sources/TileCacheMapKit
+# Modules of other packages and of the system, by the targets that may import them.
+only "tests import test libraries" 'Testing|XCTest'
+only "the tools read command lines" 'ArgumentParser' tilegc tileproxy
+only "ContentCoding touches zlib" 'CZlib' ContentCoding
+only "TileArchive touches SQLite" 'GRDB|GRDBSQLite|SQLite3' TileArchive
+only "TileImaging touches image libraries" 'CTileImaging|ImageIO|CoreGraphics' TileImaging TileCacheMapKit
+only "TileCacheMapKit touches MapKit" 'MapKit|UIKit|AppKit|SwiftUI' TileCacheMapKit
+only "the proxy and its command write logs" 'Logging' TileProxyServer tileproxy
+only "the transport is over async-http-client" 'AsyncHTTPClient' TileCacheNIO
+only "the transport and the proxy have event loops" 'NIO[A-Za-z0-9]*' \
+    TileCacheNIO TileProxyServer HTTPWire HTTPListener OriginClient
+only "the store and what reads or draws tiles know no HTTP" 'HTTPTypes' \
+    HTTPCaching CacheEngine TileCache TileCacheNIO TileCacheMapKit TileProxyServer HTTPWire HTTPListener OriginClient tilegc
+forbid "geometry and the rules of HTTP need no Foundation, threads or files" 'Foundation[A-Za-z]*|Dispatch|Synchronization' \
+    Sources/TileGeometry Sources/HTTPCaching
+
+# Files and folders within a target.
+forbid "one file touches the cryptographic library" 'CLibcrypto|CryptoKit' \
+    $(find Sources -name '*.swift' ! -name SHA256.swift)
+forbid "one file speaks to URLSession" 'FoundationNetworking' \
+    $(find Sources -name '*.swift' ! -name URLSessionTransport.swift)
 forbid "what can do without MapKit does" 'MapKit|UIKit|AppKit|CoreGraphics|ImageIO' Sources/TileCacheMapKit/Logic
-forbid "only TileCacheMapKit touches MapKit" 'MapKit' \
-    $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name TileCacheMapKit)
-forbid "test support is for tests" 'TileStoreTesting|TileCacheTesting|Testing|XCTest' Sources
-forbid "only tilegc and tileproxy read command lines" 'ArgumentParser' \
-    $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name tilegc ! -name tileproxy)
-forbid "archives know nothing of HTTP or command lines" \
-    "HTTPTypes|HTTPCaching|NIO[A-Za-z]*|AsyncHTTPClient|FoundationNetworking|ArgumentParser|MapKit|TileCache[A-Za-z]*" \
-    Sources/TileArchive
-forbid "only ContentCoding touches zlib" 'CZlib' \
-    $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name ContentCoding)
-forbid "only TileImaging touches image libraries" 'CTileImaging|ImageIO|CoreGraphics' \
-    $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name TileImaging ! -name 'TileCacheMapKit*')
-forbid "pictures know nothing of HTTP, archives or command lines" \
-    "HTTPTypes|HTTPCaching|NIO[A-Za-z]*|AsyncHTTPClient|FoundationNetworking|ArgumentParser|MapKit|TileCache[A-Za-z]*|TileArchive" \
-    Sources/TileImaging
-forbid "an app that imports TileCache links no image library" 'TileImaging' Sources/TileStore Sources/TileCache
-forbid "only TileArchive touches SQLite" 'GRDB|GRDBSQLite|SQLite3' \
-    $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name TileArchive)
-forbid "archives as sources join two targets, and know nothing of servers" \
-    "HTTPTypes|HTTPCaching|NIO[A-Za-z]*|AsyncHTTPClient|FoundationNetworking|ArgumentParser|MapKit|TileCacheNIO" \
-    Sources/TileCacheArchive
-forbid "the server is a server: no command lines, no tests' things" \
-    "ArgumentParser|MapKit|SQLite3" Sources/TileProxyServer
-forbid "one file of the server opens archives" 'TileArchive|TileCacheArchive' \
+forbid "one file of the proxy opens archives" 'TileArchive|TileCacheArchive' \
     $(find Sources/TileProxyServer -name '*.swift' ! -name ArchiveOfSource.swift)
 forbid "the HTTP server and the client towards origins know nothing of tiles" \
     "TileStore|TileCache[A-Za-z]*|TileArchive" Sources/TileProxyServer/HTTP Sources/TileProxyServer/Upstream
-forbid "only the tools read command lines" 'ArgumentParser' \
-    $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name tilegc ! -name tileproxy)
-forbid "only the proxy's configuration reads YAML" 'Yams' \
-    $(find Sources -mindepth 1 -maxdepth 1 -type d ! -name TileProxyServer) \
-    $(find Sources/TileProxyServer -name '*.swift' ! -path '*/Config/*')
-forbid "routes and page speak to origins through the cache alone" 'AsyncHTTPClient|TileCacheNIO|NIOSSL' \
+forbid "the proxy's configuration alone reads YAML" 'Yams' \
+    $(find Sources -name '*.swift' ! -path 'Sources/TileProxyServer/Config/*')
+forbid "routes and page speak to origins through the cache alone" 'TileCacheNIO|NIOSSL' \
     Sources/TileProxyServer/Tiles Sources/TileProxyServer/Page Sources/TileProxyServer/Metrics
-forbid "only SHA256.swift touches libcrypto" 'CLibcrypto' \
-    $(find Sources -name '*.swift' ! -name SHA256.swift)
 [ "$status" = 0 ] && echo "check-imports: ok"
 exit "$status"
