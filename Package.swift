@@ -184,6 +184,13 @@ let package = Package(
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ],
             path: "Examples/OfflineMap",
+            packageAccess: false,
+            swiftSettings: settings),
+        .executableTarget(
+            name: "StoreATile",
+            dependencies: ["TileStore"],
+            path: "Examples/StoreATile",
+            packageAccess: false,
             swiftSettings: settings),
         .testTarget(
             name: "TileGeometryTests",
@@ -277,14 +284,9 @@ if Context.environment["TILECACHE_DOCS"] != nil {
 }
 
 #if os(Linux)
-if Context.environment["TILECACHE_MAPKIT_STUB"] != nil {
-    // Only for `make check-mapkit`: a module with MapKit's name and signatures, so that the adapter is compiled and its
-    // tests run where there is no MapKit. Nothing else is built then, so that it takes a minute and not ten.
-    let adapter = [
-        "CLibcrypto", "CZlib", "ContentCoding", "TileGeometry", "TileStore", "TileStoreTesting", "HTTPCaching",
-        "TileCache", "TileCacheMapKit", "TileCacheMapKitTests",
-    ]
-    package.targets.removeAll { !adapter.contains($0.name) }
+if Context.environment["TILECACHE_STRICT"] != nil {
+    // Only for `make test`: a module with MapKit's name and signatures, so that the adapter is compiled and its tests run
+    // where there is no MapKit.
     for target in package.targets where target.name.hasPrefix("TileCacheMapKit") {
         target.dependencies.append("MapKit")
     }
@@ -295,9 +297,8 @@ if Context.environment["TILECACHE_MAPKIT_STUB"] != nil {
             dependencies: ["TileCacheMapKit", "TileCache", "MapKit"],
             path: "Examples/MapKitDemo",
             exclude: ["README.md"],
+            packageAccess: false,
             swiftSettings: settings),
     ]
-    package.products.removeAll { !["TileCache", "TileStore", "TileCacheMapKit"].contains($0.name) }
-    package.dependencies = [.package(url: "https://github.com/apple/swift-http-types", from: "1.8.0")]
 }
 #endif

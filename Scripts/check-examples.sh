@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scratch=${SCRATCH:-.build}
-swift build -c release --product OfflineMap --scratch-path "$scratch"
+[ -n "${NO_BUILD:-}" ] || swift build -c release --product OfflineMap --scratch-path "$scratch"
 bin=$(swift build -c release --scratch-path "$scratch" --show-bin-path)
 output=$("$bin/OfflineMap" Sample/world) || {
     printf '%s\n' "$output" >&2
