@@ -1,7 +1,9 @@
+import HTTPListener
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
+import OriginClient
 import TileCache
 import TileCacheNIO
 import TileStore

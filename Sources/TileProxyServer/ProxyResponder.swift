@@ -1,3 +1,4 @@
+package import HTTPListener
 import HTTPTypes
 package import NIOCore
 

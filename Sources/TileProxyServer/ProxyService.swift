@@ -1,4 +1,5 @@
 import Dispatch
+import HTTPListener
 package import Logging
 import NIOCore
 import NIOPosix

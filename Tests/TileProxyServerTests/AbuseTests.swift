@@ -6,6 +6,7 @@ import TileCache
 import TileStore
 import TileStoreTesting
 
+@testable import HTTPListener
 @testable import TileProxyServer
 
 #if canImport(Glibc)

@@ -1,4 +1,5 @@
 import HTTPTypes
+import HTTPWire
 import TileCache
 import TileStore
 

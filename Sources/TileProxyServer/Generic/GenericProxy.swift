@@ -1,9 +1,12 @@
 package import HTTPCaching
+package import HTTPListener
 import HTTPTypes
+import HTTPWire
 package import Logging
 package import NIOCore
 import NIOPosix
 import NIOSSL
+package import OriginClient
 package import TileStore
 
 /// How the generic route caches.

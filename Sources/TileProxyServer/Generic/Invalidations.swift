@@ -1,5 +1,6 @@
 import HTTPCaching
 import HTTPTypes
+import OriginClient
 import TileStore
 
 /// What an answer says about responses that are stored already: a value.

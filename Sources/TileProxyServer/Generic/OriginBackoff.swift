@@ -1,4 +1,5 @@
 import HTTPCaching
+import OriginClient
 import TileCache
 import TileStore
 

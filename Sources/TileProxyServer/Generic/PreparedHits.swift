@@ -1,5 +1,7 @@
 import HTTPCaching
+import HTTPListener
 import HTTPTypes
+import HTTPWire
 import NIOCore
 import TileStore
 

@@ -1,7 +1,10 @@
 import HTTPCaching
+import HTTPListener
 import HTTPTypes
+import HTTPWire
 import Logging
 import NIOCore
+import OriginClient
 import TileStore
 
 extension ProxyExchange: UpstreamReceiver {

@@ -1,6 +1,9 @@
 import HTTPCaching
+import HTTPListener
 import HTTPTypes
+import HTTPWire
 import NIOCore
+import OriginClient
 import TileStore
 
 /// A client's request as the cache sees it: read once, then only looked at.

@@ -1,3 +1,5 @@
+import HTTPWire
+package import OriginClient
 package import TileStore
 
 /// A prefix of paths that is answered from an origin through the cache: `[NAME:]PREFIX=BASEURL`.

@@ -3,6 +3,7 @@ import HTTPTypes
 import Logging
 import NIOCore
 import NIOPosix
+import OriginClient
 import TileStore
 
 #if canImport(FoundationEssentials)

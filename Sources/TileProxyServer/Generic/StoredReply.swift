@@ -1,5 +1,6 @@
 import HTTPCaching
 import HTTPTypes
+import HTTPWire
 
 /// An answer made from a stored response, as the client's conditions and range want it: a value.
 struct StoredReply: Sendable {

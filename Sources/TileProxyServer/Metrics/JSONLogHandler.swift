@@ -1,4 +1,5 @@
 import HTTPCaching
+import HTTPListener
 package import Logging
 import TileStore
 

@@ -1,3 +1,5 @@
+package import HTTPListener
+import HTTPWire
 package import NIOCore
 
 /// Counts and logs every request when it is over.

@@ -1,3 +1,5 @@
+import HTTPListener
+
 /// What happened at the routes of one source, as clients saw it.
 package struct RequestCounts: Hashable, Sendable {
     /// Answered from the cache, fresh.

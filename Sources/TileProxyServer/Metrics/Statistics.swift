@@ -1,3 +1,4 @@
+import HTTPListener
 import NIOCore
 package import TileStore
 

@@ -1,5 +1,7 @@
 import HTTPCaching
+package import HTTPListener
 import HTTPTypes
+import HTTPWire
 package import NIOCore
 import TileCache
 import TileStore

@@ -1,3 +1,5 @@
+import HTTPWire
+
 /// Which content codings a client takes, as far as it matters here: gzip.
 enum AcceptedCoding {
     /// Whether an `Accept-Encoding` permits gzip (RFC 9110 §12.5.3).

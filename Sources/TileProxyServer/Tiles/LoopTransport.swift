@@ -1,6 +1,8 @@
 import HTTPTypes
+import HTTPWire
 import NIOCore
 import NIOPosix
+import OriginClient
 import TileCache
 import TileStore
 

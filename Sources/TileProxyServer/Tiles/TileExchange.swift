@@ -1,5 +1,7 @@
 import HTTPTypes
+import HTTPWire
 import NIOCore
+import OriginClient
 import TileCache
 import TileStore
 

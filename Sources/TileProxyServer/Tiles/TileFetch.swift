@@ -1,4 +1,5 @@
 import HTTPCaching
+import HTTPListener
 import HTTPTypes
 import Logging
 import TileCache

@@ -1,3 +1,5 @@
+import HTTPListener
+import HTTPWire
 import NIOCore
 
 /// What a path below `/tiles/` asks for, read from its bytes without making texts of them.

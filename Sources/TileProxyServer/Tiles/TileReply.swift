@@ -1,6 +1,8 @@
 import ContentCoding
 import HTTPCaching
+import HTTPListener
 import HTTPTypes
+import HTTPWire
 import TileCache
 import TileStore
 

@@ -1,5 +1,7 @@
 import HTTPCaching
+package import HTTPListener
 import HTTPTypes
+import HTTPWire
 import Logging
 package import NIOCore
 import TileCache

@@ -1,3 +1,4 @@
+import Dispatch
 import TileStore
 
 /// Holds answers back until a test lets them go.
@@ -35,5 +36,12 @@ package final class Gate: Sendable {
     /// Waits until the gate is open.
     package func wait() async {
         await withCheckedContinuation { continuation in whenOpen { continuation.resume() } }
+    }
+
+    /// Has the calling thread wait until the gate is open, for half a minute at most: longer than any client waits.
+    package func wait() {
+        let opened = DispatchSemaphore(value: 0)
+        whenOpen { opened.signal() }
+        _ = opened.wait(timeout: .now() + 30)
     }
 }

@@ -32,7 +32,10 @@ package struct LocalAnswer: Sendable {
     package init(_ prepared: PreparedAnswer) { content = .prepared(prepared) }
 
     /// Bytes and accidents, one after another; after the last one the connection serves the next request.
-    package static func raw(_ steps: RawStep...) -> LocalAnswer { LocalAnswer(content: .raw(steps)) }
+    package static func raw(_ steps: RawStep...) -> LocalAnswer { .raw(steps) }
+
+    /// Bytes and accidents, one after another.
+    package static func raw(_ steps: [RawStep]) -> LocalAnswer { LocalAnswer(content: .raw(steps)) }
 
     private init(content: Content) { self.content = content }
 

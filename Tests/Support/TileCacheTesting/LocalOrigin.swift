@@ -26,14 +26,15 @@ package final class LocalOrigin: Sendable {
     /// - Parameters:
     ///   - port: The port; 0 for one that is free.
     ///   - certificate: If given, it speaks TLS and shows this certificate.
+    ///   - answersHeads: Whether it answers as soon as a request's head is there, and not only after its body.
     ///   - remembers: Whether requests are recorded one by one; else only how many there were at once.
     ///   - group: The threads that it runs on.
     package static func start(
-        port: Int = 0, certificate: TestCertificate? = nil, remembers: Bool = true,
+        port: Int = 0, certificate: TestCertificate? = nil, answersHeads: Bool = false, remembers: Bool = true,
         on group: MultiThreadedEventLoopGroup = .singleton, answer: @escaping Answer
     ) async throws -> LocalOrigin {
         let shared = OriginShared(
-            answer: answer, remembers: remembers, tls: try certificate?.serverContext())
+            answer: answer, answersHeads: answersHeads, remembers: remembers, tls: try certificate?.serverContext())
         let channel = try await shared.listen(on: port, group: group)
         return LocalOrigin(
             group: group, shared: shared, channel: channel, port: channel.localAddress?.port ?? port,
@@ -98,6 +99,8 @@ package final class LocalOrigin: Sendable {
     package var connectionsMade: Int { shared.log.withLock { $0.connectionsMade } }
     /// How many bytes the system has taken from raw answers.
     package var bytesSent: Int { shared.log.withLock { $0.bytesSent } }
+    /// How many bytes of requests' bodies have come.
+    package var bytesReceived: Int { shared.log.withLock { $0.bytesReceived } }
     /// Forgets what it has seen.
     package func forget() { shared.log.withLock { $0.forget() } }
 
@@ -116,13 +119,15 @@ package final class LocalOrigin: Sendable {
 /// What an origin's connections share.
 final class OriginShared: Sendable {
     let answer: LocalOrigin.Answer
+    let answersHeads: Bool
     let remembers: Bool
     let tls: NIOSSLContext?
     let log = Locked(OriginLog())
     private let open = Locked<[ObjectIdentifier: any Channel]?>(nil)
 
-    init(answer: @escaping LocalOrigin.Answer, remembers: Bool, tls: NIOSSLContext?) {
+    init(answer: @escaping LocalOrigin.Answer, answersHeads: Bool, remembers: Bool, tls: NIOSSLContext?) {
         self.answer = answer
+        self.answersHeads = answersHeads
         self.remembers = remembers
         self.tls = tls
     }

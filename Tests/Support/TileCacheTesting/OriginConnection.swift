@@ -54,14 +54,19 @@ final class OriginConnection: ChannelInboundHandler {
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         switch unwrapInboundIn(data) {
-        case .head(let head): arriving = head
-        case .body: break
+        case .head(let head):
+            if shared.answersHeads { accept(head) } else { arriving = head }
+        case .body(let part): shared.log.withLock { $0.bytesReceived += part.readableBytes }
         case .end:
             guard let head = arriving else { return }
             arriving = nil
-            record(head)
-            if current == nil { serve(head) } else { waiting.append(head) }
+            accept(head)
         }
+    }
+
+    private func accept(_ head: HTTPRequestHead) {
+        record(head)
+        if current == nil { serve(head) } else { waiting.append(head) }
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
@@ -143,18 +148,21 @@ final class OriginConnection: ChannelInboundHandler {
         case .close:
             context.close(promise: nil)
         case .cut:
-            // From below the TLS handler, which would say goodbye.
-            let below = try? context.pipeline.syncOperations.context(handlerType: NIOSSLServerHandler.self)
-            (below ?? context).close(promise: nil)
+            belowTLS(context).close(promise: nil)
         case .reset:
             // Without lingering, the system drops what is unsent and breaks the connection off.
             (context.channel as? any SocketOptionProvider)?
                 .setSoLinger(linger(l_onoff: 1, l_linger: 0)).assumeIsolated().whenComplete { _ in
-                    context.close(promise: nil)
+                    self.belowTLS(context).close(promise: nil)
                 }
         case .hang:
             break
         }
+    }
+
+    /// Where a connection is closed without a close_notify.
+    private func belowTLS(_ context: ChannelHandlerContext) -> ChannelHandlerContext {
+        (try? context.pipeline.syncOperations.context(handlerType: NIOSSLServerHandler.self)) ?? context
     }
 
     /// Writes, and goes on once the system has the bytes.

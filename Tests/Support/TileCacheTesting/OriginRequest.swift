@@ -35,6 +35,7 @@ struct OriginLog {
     var connections = 0
     var connectionsMade = 0
     var bytesSent = 0
+    var bytesReceived = 0
     private var waiters: [(isDone: @Sendable (OriginLog) -> Bool, resume: CheckedContinuation<Void, Never>)] = []
 
     mutating func forget() {
@@ -42,6 +43,7 @@ struct OriginLog {
         counts = [:]
         maxConcurrent = inProgress
         bytesSent = 0
+        bytesReceived = 0
     }
 
     /// Resumes at once, or when a change makes the condition true.

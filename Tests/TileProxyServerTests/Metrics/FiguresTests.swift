@@ -7,6 +7,7 @@ import Testing
 import TileStore
 import TileStoreTesting
 
+@testable import HTTPListener
 @testable import TileProxyServer
 
 @Suite(.timeLimit(.minutes(60)))

@@ -1,0 +1,77 @@
+import HTTPWire
+import NIOCore
+
+// What goes out to the client.
+extension HTTPConnection {
+    func buffer(_ capacity: Int) -> ByteBuffer {
+        context?.channel.allocator.buffer(capacity: capacity) ?? ByteBuffer()
+    }
+
+    func send(_ bytes: ByteBuffer, flush: Bool) {
+        write(bytes)
+        guard !isProcessing else { return }
+        if flush { flushIfNeeded() } else { flushSoon() }
+    }
+
+    /// Flushes at the end of the loop's turn, so that a head goes out with its body if that is there, and else without.
+    func flushSoon() {
+        guard !flushIsScheduled, let context else { return }
+        flushIsScheduled = true
+        let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
+        context.eventLoop.execute {
+            bound.value.flushIsScheduled = false
+            bound.value.flushIfNeeded()
+        }
+    }
+
+    func write(_ bytes: ByteBuffer) {
+        context?.write(wrapOutboundOut(bytes), promise: nil)
+        writtenBytes += bytes.readableBytes
+        wantsFlush = true
+    }
+
+    /// Accounts for the time in which the client was waited for to read, and for what it has read meanwhile.
+    func accountForReader(at now: NIODeadline) {
+        guard let since = stalledSince, let channel = context?.channel else { return }
+        // Where the channel cannot tell, all that has been written counts as read.
+        let buffered = (try? channel.syncOptions?.getOption(.bufferedWritableBytes)) ?? 0
+        let drained = writtenBytes - buffered
+        readPatience.spend(now - since, for: drained - drainedBytes)
+        drainedBytes = drained
+        stalledSince = now
+        if buffered == 0 { readPatience.renew() }
+    }
+
+    func flushIfNeeded() {
+        guard wantsFlush else { return }
+        wantsFlush = false
+        context?.flush()
+    }
+
+    func notifyWhenWritable(_ body: @escaping () -> Void) {
+        if isWritable { body() } else { writableCallbacks.append(body) }
+    }
+
+    func refuse(_ violation: Violation, _ output: inout ByteBuffer) {
+        loop.refusals?.refused(status: violation.status, from: context?.channel.remoteAddress)
+        output.writeImmutableBuffer(refusal(violation))
+        write(output)
+        output = ByteBuffer()
+        finishConnection(drains: true)
+    }
+
+    func refusal(_ violation: Violation) -> ByteBuffer {
+        let words = "\(violation.reason)\n"
+        var buffer = ByteBuffer()
+        buffer.writeStatusLine(violation.status)
+        loop.time.writeDate(into: &buffer)
+        buffer.writeStaticString("Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n")
+        if violation.status == 405 {
+            buffer.writeStaticString("Allow: GET, HEAD, OPTIONS, POST, PUT, PATCH, DELETE\r\n")
+        }
+        buffer.writeField("Content-Length: ", words.utf8.count)
+        buffer.writeStaticString("\r\n")
+        buffer.writeString(words)
+        return buffer
+    }
+}

@@ -1,0 +1,299 @@
+import HTTPWire
+import NIOCore
+
+/// One client's connection: bytes in, requests one after another, bytes out.
+///
+/// While a request is under way nothing more is read than its body asks for, so a flood of pipelined requests waits in
+/// the client's own buffers. What is answered at once from one read goes out in one write.
+final class HTTPConnection: ChannelDuplexHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    enum Phase {
+        /// Between requests, or in a request's head.
+        case head
+        /// A request is under way.
+        case exchange(Exchange)
+        /// Everything is said; what still comes is thrown away until the client closes.
+        case lingering
+        case closed
+    }
+
+    /// The body of the request that is under way.
+    enum Incoming {
+        case none
+        case length(Int64)
+        case chunked(ChunkedDecoder)
+        case failed
+    }
+
+    let loop: LoopConnections
+    private let responder: any Responder
+    var context: ChannelHandlerContext?
+    var phase = Phase.head
+    var incoming = Incoming.none
+    var received: Int64 = 0
+    var bodyDemand: ((Exchange.BodyPart) -> Void)?
+    var awaitsContinue = false
+    private var parser: RequestParser
+    var input: ByteBuffer?
+    var keepAlive = true
+    var inputEnded = false
+    var isProcessing = false
+    var wantsFlush = false
+    var flushIsScheduled = false
+    var readIsPending = false
+    var writableCallbacks: [() -> Void] = []
+    /// Since when the client has not taken what is sent to it; moved on as the time is accounted for.
+    var stalledSince: NIODeadline?
+    /// For more of the request's body.
+    var bodyPatience: Patience
+    var demandedAt = NIODeadline.uptimeNanoseconds(0)
+    /// For a client that does not read.
+    var readPatience: Patience
+    /// Bytes handed to the channel, and how many of them had gone out when that was last looked at.
+    var writtenBytes = 0
+    var drainedBytes = 0
+    var deadline: NIODeadline
+    var headBegan: NIODeadline?
+    /// When the wait for the next request ends.
+    ///
+    /// It begins with the connection, and anew with each answer. Nothing that comes between requests moves it.
+    var idleUntil: NIODeadline
+    /// Whether an answer has gone out since ``idleUntil`` was set.
+    var hasAnswered = false
+    /// The connection cannot go on after this response.
+    var mustClose = false
+    /// Whether the end of the connection is what tells the client that the response is complete, and some of that is not
+    /// out yet.
+    var isCloseDelimited = false
+    /// When the connection is closed though the client still sends, once the last answer has gone out.
+    var lingersUntil: NIODeadline?
+
+    init(loop: LoopConnections, responder: any Responder) {
+        self.loop = loop
+        self.responder = responder
+        parser = RequestParser(limits: loop.limits)
+        bodyPatience = Patience(loop.limits.bodyStall, rate: loop.limits.bodyRate)
+        readPatience = Patience(loop.limits.writeStall, rate: loop.limits.readRate)
+        deadline = .now() + loop.limits.head
+        idleUntil = deadline
+    }
+
+    var limits: ServerLimits { loop.limits }
+    var isWritable: Bool { context?.channel.isWritable ?? false }
+    var willKeepAlive: Bool { keepAlive && !mustClose && !loop.isDraining && !inputEnded }
+
+    /// Whether the client may send more requests, for all that it has said.
+    private var mayStillSend: Bool { keepAlive || (input?.readableBytes ?? 0) > 0 }
+
+    // MARK: Channel events
+
+    func handlerAdded(context: ChannelHandlerContext) {
+        self.context = context
+        loop.add(self)
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) { closed() }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        closed()
+        context.fireChannelInactive()
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) { closeIncomplete() }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if case .some(.inputClosed) = event as? ChannelEvent {
+            inputEnded = true
+            switch phase {
+            case .exchange(let exchange):
+                // A body that may be there, and is only not handed on yet, is for `deliverBody` to judge.
+                if bodyCannotComplete { failBody() } else if bodyDemand != nil { process() }
+                exchange.clientHasEnded()
+            case .head: finishConnection(drains: false)
+            // What has not gone out yet goes out first.
+            case .lingering: if lingersUntil != nil { context.close(promise: nil) }
+            case .closed: break
+            }
+        }
+        if case .some(.outputClosed) = event as? ChannelEvent { outputEnded() }
+        context.fireUserInboundEventTriggered(event)
+    }
+
+    func read(context: ChannelHandlerContext) {
+        if wantsInput { context.read() } else { readIsPending = true }
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        var bytes = unwrapInboundIn(data)
+        if case .lingering = phase {
+            lingerOn()
+            return
+        }
+        if var kept = input, kept.readableBytes > 0 {
+            input = nil
+            kept.writeBuffer(&bytes)
+            input = kept
+        } else {
+            input = bytes
+        }
+        process()
+    }
+
+    func channelWritabilityChanged(context: ChannelHandlerContext) {
+        if context.channel.isWritable {
+            accountForReader(at: .now())
+            stalledSince = nil
+            let callbacks = writableCallbacks
+            writableCallbacks = []
+            for callback in callbacks { callback() }
+            process()
+        } else {
+            if stalledSince == nil { stalledSince = .now() }
+        }
+        context.fireChannelWritabilityChanged()
+    }
+
+    /// Whether more input is of use now.
+    var wantsInput: Bool {
+        switch phase {
+        case .head: (input?.readableBytes ?? 0) <= limits.headBytes + 65536 && isWritable
+        case .exchange: bodyDemand != nil && isBodyIncomplete
+        case .lingering: true
+        case .closed: false
+        }
+    }
+
+    func resumeReading() {
+        guard readIsPending, wantsInput, let context else { return }
+        readIsPending = false
+        context.read()
+    }
+
+    // MARK: Requests
+
+    /// Goes on with what is there: heads, bodies, answers, until something is missing.
+    func process() {
+        guard !isProcessing, let context else { return }
+        isProcessing = true
+        var output = ByteBuffer()
+        loop: while true {
+            switch phase {
+            case .head:
+                guard context.channel.isWritable, !inputEnded || input != nil else { break loop }
+                guard step(context, &output) else { break loop }
+            case .exchange:
+                guard bodyDemand != nil, deliverBody() else { break loop }
+            case .lingering, .closed: break loop
+            }
+        }
+        isProcessing = false
+        if output.readableBytes > 0 { write(output) }
+        flushIfNeeded()
+        loop.giveBack(&output)
+        settleDeadline()
+        resumeReading()
+        if inputEnded, case .head = phase { finishConnection(drains: false) }
+    }
+
+    /// Takes one request from the input; `false` if there is none yet or nothing can follow it.
+    private func step(_ context: ChannelHandlerContext, _ output: inout ByteBuffer) -> Bool {
+        guard var bytes = input, bytes.readableBytes > 0 else { return false }
+        input = nil
+        let head: RequestHead
+        do throws(Violation) {
+            let next = try parser.next(&bytes) { loop.isOurs($0, context.channel) }
+            if bytes.readableBytes > 0 { input = bytes }
+            guard let next else {
+                if headBegan == nil, parser.isUnderWay { headBegan = .now() }
+                return false
+            }
+            head = next
+        } catch {
+            refuse(error, &output)
+            return false
+        }
+        headBegan = nil
+        hasAnswered = true
+        keepAlive = head.keepAlive
+        let startedAt = NIODeadline.now()
+        if head.body == .none {
+            let answering = Answering(time: loop.time, keepAlive: willKeepAlive, isHTTP11: head.isHTTP11)
+            if output.capacity == 0 { output = loop.takeScratch(context.channel.allocator) }
+            if let answered = responder.answer(head, answering, into: &output) {
+                loop.observer?.finished(
+                    head, from: context.channel.remoteAddress, answered, took: .now() - startedAt)
+                if !answering.keepAlive {
+                    write(output)
+                    output = ByteBuffer()
+                    finishConnection(drains: mayStillSend)
+                    return false
+                }
+                // Enough for one write; the rest of a pipelined flood goes after it.
+                if output.readableBytes > 256 << 10 {
+                    write(output)
+                    flushIfNeeded()
+                    output = ByteBuffer()
+                }
+                return true
+            }
+        }
+        if output.readableBytes > 0 {
+            write(output)
+            output = ByteBuffer()
+        }
+        begin(head, context, startedAt)
+        return true
+    }
+
+    private func begin(_ head: RequestHead, _ context: ChannelHandlerContext, _ startedAt: NIODeadline) {
+        received = 0
+        bodyPatience.renew()
+        switch head.body {
+        case .none: incoming = .none
+        case .length(let length): incoming = .length(length)
+        case .chunked:
+            incoming = .chunked(ChunkedDecoder(fieldLimit: limits.fieldCount, trailerBytes: limits.headBytes))
+        }
+        awaitsContinue = head.body != .none && head.isHTTP11 && head.fields.has("100-continue", in: .expect)
+        let exchange = Exchange(
+            head: head, eventLoop: context.eventLoop, client: context.channel.remoteAddress, time: loop.time,
+            startedAt: startedAt, connection: self)
+        phase = .exchange(exchange)
+        if head.fields.contains(.expect), !head.fields.has("100-continue", in: .expect) {
+            exchange.reply(417, "This expectation cannot be met.")
+            return
+        }
+        if inputEnded { exchange.clientHasEnded() }
+        responder.respond(exchange)
+    }
+
+    /// The exchange has sent all of its response.
+    func exchangeFinished() {
+        guard case .exchange(let exchange) = phase else { return }
+        wantsFlush = true
+        report(exchange)
+        bodyDemand = nil
+        // A body that nobody wanted: what is left of it cannot be told from the next request without reading it.
+        let hasRest = isBodyIncomplete
+        incoming = .none
+        phase = .head
+        if hasRest || !willKeepAlive {
+            finishConnection(drains: hasRest || mayStillSend)
+        } else if !isProcessing {
+            process()
+        }
+    }
+
+    /// Tells the observer how an exchange ended.
+    ///
+    /// - Parameter status: What was sent in place of the exchange's own answer.
+    func report(_ exchange: Exchange, status: Int? = nil) {
+        loop.observer?.finished(
+            exchange.head, from: exchange.client,
+            Answered(status: status ?? exchange.status, bodyBytes: exchange.sentBytes, cache: exchange.cacheResult),
+            took: .now() - exchange.startedAt)
+    }
+}

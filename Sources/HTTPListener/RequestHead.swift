@@ -1,0 +1,64 @@
+public import HTTPWire
+public import NIOCore
+
+/// A request's head as it came, checked: one reading of it is possible, and no other.
+@usableFromInline package struct RequestHead: Sendable {
+    /// The methods that the server tells apart.
+    @usableFromInline package enum Method: Sendable { case get, head, options, other }
+
+    /// What follows the head.
+    @usableFromInline package enum Body: Hashable, Sendable {
+        case none
+        case length(Int64)
+        case chunked
+    }
+
+    /// The method, as far as the server cares.
+    @usableFromInline package let method: Method
+    /// HTTP/1.1 rather than 1.0.
+    @usableFromInline package let isHTTP11: Bool
+    /// The fields.
+    @usableFromInline package let fields: HeadFields
+    /// What follows.
+    @usableFromInline package let body: Body
+    /// Whether the client wants to go on after the answer.
+    @usableFromInline package let keepAlive: Bool
+
+    let methodRange: Range<Int>
+    /// Where the path lies in the head.
+    @usableFromInline package let pathRange: Range<Int>
+    @usableFromInline let queryRange: Range<Int>?
+    let authorityRange: Range<Int>?
+
+    /// The method verbatim.
+    package var methodText: String { text(methodRange) }
+    /// The path verbatim: it begins with `/`, or is `*`.
+    package var path: String { pathRange.isEmpty ? "/" : text(pathRange) }
+    /// The query verbatim, without `?`.
+    package var query: String? { queryRange.map(text) }
+    /// Path and query.
+    package var target: String { path + (query.map { "?" + $0 } ?? "") }
+    /// The host, with its port, that the request is for.
+    ///
+    /// That of a target which is a whole URL; `Host` counts only without one (RFC 9112 §3.2.2).
+    package var host: String? { authorityRange.map(text) ?? fields.first(.host) }
+
+    /// Whether the request is one that a stored response may answer as it is: a GET or HEAD without conditions, a range,
+    /// or wishes about caching.
+    @inlinable package var isPlainRead: Bool {
+        (method == .get || method == .head) && body == .none
+            && fields.present.isDisjoint(with: FieldSet.conditions.union(.cacheWishes))
+    }
+
+    /// Runs a body on the bytes of path and query as they stand in the request line.
+    @inlinable package func withTargetBytes<R>(_ body: (UnsafeRawBufferPointer) -> R) -> R {
+        let end = queryRange?.upperBound ?? pathRange.upperBound
+        return fields.bytes.withUnsafeReadableBytes { body($0.part(pathRange.lowerBound, end)) }
+    }
+
+    private func text(_ range: Range<Int>) -> String {
+        fields.bytes.withUnsafeReadableBytes {
+            String(decoding: $0.part(range.lowerBound, range.upperBound), as: UTF8.self)
+        }
+    }
+}

@@ -1,0 +1,157 @@
+package import HTTPTypes
+public import NIOCore
+
+/// A field that the server itself looks at, so that it is found without comparing names again.
+@usableFromInline package enum KnownField: UInt8, Sendable {
+    case other, host, range, accept, cookie, expect, pragma, upgrade, trailer, te
+    case ifMatch, ifRange, connection, cacheControl, authorization, ifNoneMatch, contentLength, transferEncoding
+    case ifModifiedSince, ifUnmodifiedSince, via, acceptEncoding, maxForwards
+
+    init(_ name: UnsafeRawBufferPointer) {
+        switch name.count {
+        case 2: self = name.equals(lowercase: "te") ? .te : .other
+        case 3: self = name.equals(lowercase: "via") ? .via : .other
+        case 4: self = name.equals(lowercase: "host") ? .host : .other
+        case 5: self = name.equals(lowercase: "range") ? .range : .other
+        case 6: self = Self.six(name)
+        case 7:
+            self = name.equals(lowercase: "upgrade") ? .upgrade : name.equals(lowercase: "trailer") ? .trailer : .other
+        case 8:
+            self =
+                name.equals(lowercase: "if-match") ? .ifMatch : name.equals(lowercase: "if-range") ? .ifRange : .other
+        case 10: self = name.equals(lowercase: "connection") ? .connection : .other
+        case 12: self = name.equals(lowercase: "max-forwards") ? .maxForwards : .other
+        case 13: self = Self.thirteen(name)
+        case 14: self = name.equals(lowercase: "content-length") ? .contentLength : .other
+        case 15: self = name.equals(lowercase: "accept-encoding") ? .acceptEncoding : .other
+        case 17:
+            self =
+                name.equals(lowercase: "transfer-encoding")
+                ? .transferEncoding : name.equals(lowercase: "if-modified-since") ? .ifModifiedSince : .other
+        case 19: self = name.equals(lowercase: "if-unmodified-since") ? .ifUnmodifiedSince : .other
+        default: self = .other
+        }
+    }
+
+    private static func six(_ name: UnsafeRawBufferPointer) -> KnownField {
+        if name.equals(lowercase: "accept") { return .accept }
+        if name.equals(lowercase: "cookie") { return .cookie }
+        if name.equals(lowercase: "expect") { return .expect }
+        return name.equals(lowercase: "pragma") ? .pragma : .other
+    }
+
+    private static func thirteen(_ name: UnsafeRawBufferPointer) -> KnownField {
+        if name.equals(lowercase: "cache-control") { return .cacheControl }
+        if name.equals(lowercase: "authorization") { return .authorization }
+        return name.equals(lowercase: "if-none-match") ? .ifNoneMatch : .other
+    }
+}
+
+/// A set of known fields: which of them a head has.
+@usableFromInline package struct FieldSet: OptionSet, Sendable {
+    @usableFromInline package let rawValue: UInt32
+    @inlinable package init(rawValue: UInt32) { self.rawValue = rawValue }
+    @inlinable package init(_ field: KnownField) { rawValue = 1 << UInt32(field.rawValue) }
+
+    /// The fields that make a request conditional, or ask for a part.
+    @inlinable package static var conditions: FieldSet {
+        [
+            FieldSet(.ifMatch), FieldSet(.ifNoneMatch), FieldSet(.ifModifiedSince), FieldSet(.ifUnmodifiedSince),
+            FieldSet(.ifRange), FieldSet(.range),
+        ]
+    }
+    /// The fields that ask something of a cache.
+    @inlinable package static var cacheWishes: FieldSet { [FieldSet(.cacheControl), FieldSet(.pragma)] }
+}
+
+/// The fields of a head as they came: places in its bytes, so that nothing is copied before somebody asks.
+@usableFromInline package struct HeadFields: Sendable {
+    /// Where a field lies, counted from the head's first byte.
+    @usableFromInline package struct Span: Sendable {
+        @usableFromInline package var nameStart: UInt32
+        @usableFromInline package var valueStart: UInt32
+        @usableFromInline package var valueLength: UInt32
+        @usableFromInline package var nameLength: UInt16
+        @usableFromInline package var known: KnownField
+    }
+
+    /// The head as it came.
+    @usableFromInline package let bytes: ByteBuffer
+    /// Where each field lies, in the order in which they came.
+    @usableFromInline package let spans: [Span]
+    /// Which known fields are among them.
+    @usableFromInline package let present: FieldSet
+
+    package init(bytes: ByteBuffer, spans: [Span], present: FieldSet) {
+        self.bytes = bytes
+        self.spans = spans
+        self.present = present
+    }
+
+    /// Whether there is a field.
+    @inlinable package func contains(_ field: KnownField) -> Bool { present.contains(FieldSet(field)) }
+
+    /// How many lines there are of a field.
+    package func count(of field: KnownField) -> Int {
+        contains(field) ? spans.reduce(0) { $0 + ($1.known == field ? 1 : 0) } : 0
+    }
+
+    /// Runs a body on the bytes of the first value of a field; `nil` without one.
+    @inlinable package func withValue<R>(of field: KnownField, _ body: (UnsafeRawBufferPointer) -> R) -> R? {
+        guard contains(field) else { return nil }
+        return bytes.withUnsafeReadableBytes { all in
+            for span in spans where span.known == field { return body(value(span, all)) }
+            return nil
+        }
+    }
+
+    /// Whether any line of a comma-separated field has a member, whatever its case; the member is in lower case.
+    package func has(_ member: StaticString, in field: KnownField) -> Bool {
+        guard contains(field) else { return false }
+        return bytes.withUnsafeReadableBytes { all in
+            spans.contains { span in
+                span.known == field
+                    && value(span, all).split(separator: UInt8(ascii: ",")).contains {
+                        UnsafeRawBufferPointer(rebasing: $0).trimmed.equals(lowercase: member)
+                    }
+            }
+        }
+    }
+
+    /// The first value of a field as text.
+    package func first(_ field: KnownField) -> String? {
+        withValue(of: field) { String(decoding: $0, as: UTF8.self) }
+    }
+
+    /// The first value of a field by its name in lower case, for fields that the server does not know.
+    package func first(named name: StaticString) -> String? {
+        bytes.withUnsafeReadableBytes { all in
+            for span in spans {
+                let start = Int(span.nameStart)
+                guard all.part(start, start + Int(span.nameLength)).equals(lowercase: name) else { continue }
+                return String(decoding: value(span, all), as: UTF8.self)
+            }
+            return nil
+        }
+    }
+
+    /// All fields as values, in order, bytes verbatim.
+    package var all: HTTPFields {
+        var fields = HTTPFields()
+        fields.reserveCapacity(spans.count)
+        bytes.withUnsafeReadableBytes { all in
+            for span in spans {
+                let start = Int(span.nameStart)
+                let text = String(decoding: all.part(start, start + Int(span.nameLength)), as: UTF8.self)
+                guard let name = HTTPField.Name(text) else { continue }
+                fields.append(HTTPField(name: name, value: value(span, all)))
+            }
+        }
+        return fields
+    }
+
+    @inlinable package func value(_ span: Span, _ all: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
+        let start = Int(span.valueStart)
+        return all.part(start, start + Int(span.valueLength))
+    }
+}

@@ -1,0 +1,280 @@
+import HTTPTypes
+import HTTPWire
+import NIOCore
+
+/// A connection to an origin: one request at a time, its response handed on as it comes.
+final class UpstreamConnection: ChannelDuplexHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    private let origin: Origin
+    private let limits: UpstreamLimits
+    private weak var pool: UpstreamPool?
+    private var context: ChannelHandlerContext?
+    private var call: UpstreamCall?
+    private var parser: ResponseParser?
+    private var input = ByteBuffer()
+    private var readIsPending = false
+    private var isDelivering = false
+    /// Nothing more will come.
+    private var inputEnded = false
+    /// The origin has ended its side in order: with a FIN, and over TLS with a close_notify before it.
+    ///
+    /// Only that completes a body whose end is the connection's (RFC 9112 §9.8). A reset, a write error and a FIN without
+    /// close_notify do not.
+    private var endedInOrder = false
+    private var writableCallbacks: [() -> Void] = []
+    private var deadline = NIODeadline.distantFuture
+    private(set) var usedBefore = false
+    private var startedAt: NIODeadline?
+    /// Since when it has been waiting for its own client.
+    private(set) var heldSince: NIODeadline?
+
+    init(origin: Origin, limits: UpstreamLimits, pool: UpstreamPool) {
+        self.origin = origin
+        self.limits = limits
+        self.pool = pool
+    }
+
+    var isActive: Bool { context?.channel.isActive ?? false && !inputEnded }
+
+    // MARK: Requests
+
+    func start(_ call: UpstreamCall) {
+        guard let context else {
+            call.fail(.closed)
+            return
+        }
+        self.call = call
+        call.connection = self
+        startedAt = .now()
+        heldSince = nil
+        call.usedKeptConnection = usedBefore
+        usedBefore = true
+        if call.mayBeUnwanted { pool?.unwantedChanged(self, true) }
+        parser = ResponseParser(limits: limits, isHead: call.request.method == "HEAD")
+        deadline = .now() + limits.head
+        var buffer = context.channel.allocator.buffer(capacity: 1024)
+        call.request.write(to: origin, into: &buffer)
+        context.writeAndFlush(wrapOutboundOut(buffer), promise: nil)
+        call.receiver?.upstreamIsReady(call)
+        readOn()
+    }
+
+    func send(_ bytes: ByteBuffer, chunked: Bool) {
+        guard let context else { return }
+        if chunked {
+            var line = context.channel.allocator.buffer(capacity: 24)
+            line.writeChunkSize(bytes.readableBytes)
+            context.write(wrapOutboundOut(line), promise: nil)
+            context.write(wrapOutboundOut(bytes), promise: nil)
+            context.writeAndFlush(wrapOutboundOut(ByteBuffer(staticString: "\r\n")), promise: nil)
+        } else {
+            context.writeAndFlush(wrapOutboundOut(bytes), promise: nil)
+        }
+        deadline = .now() + limits.head
+    }
+
+    func finishBody(chunked: Bool, trailers: HTTPFields?) {
+        deadline = .now() + limits.head
+        guard chunked, let context else { return }
+        var buffer = context.channel.allocator.buffer(capacity: 64)
+        buffer.writeStaticString("0\r\n")
+        if let trailers { buffer.writeFields(trailers.forwardableTrailers) }
+        buffer.writeStaticString("\r\n")
+        context.writeAndFlush(wrapOutboundOut(buffer), promise: nil)
+    }
+
+    func notifyWhenWritable(_ body: @escaping () -> Void) {
+        if context?.channel.isWritable ?? false { body() } else { writableCallbacks.append(body) }
+    }
+
+    /// Reads on after a pause.
+    func resume() {
+        if call != nil { deadline = max(deadline, .now() + limits.bodyStall) }
+        readOn()
+    }
+
+    private func readOn() {
+        deliver()
+        if readIsPending, wantsInput, let context {
+            readIsPending = false
+            context.read()
+        }
+    }
+
+    /// The call waits for its own client, or does so no longer.
+    func callWaitsForClient(_ waits: Bool) {
+        heldSince = waits ? .now() : nil
+        pool?.holdingChanged(self)
+    }
+
+    /// The call's client may be gone, or is known to be there.
+    func callMayBeUnwanted(_ mayBe: Bool) {
+        pool?.unwantedChanged(self, mayBe)
+        if mayBe { pool?.openIfNeeded() }
+    }
+
+    /// Bytes a second that the client has moved, if the connection is held for it and has been in use for so long.
+    func clientRate(at now: NIODeadline, after grace: TimeAmount) -> Double? {
+        guard heldSince != nil, let call, let startedAt, startedAt + grace <= now else { return nil }
+        return Double(call.movedBytes) / Double(max(1, (now - startedAt).nanoseconds))
+    }
+
+    /// Gives a client up, because others need the connection.
+    func giveUpClient(_ failure: UpstreamFailure) {
+        guard let call else { return }
+        self.call = nil
+        context?.close(promise: nil)
+        call.fail(failure)
+    }
+
+    /// The one who asked is gone: the rest of the response is worth nothing, nor is the connection.
+    func abandon() {
+        call = nil
+        context?.close(promise: nil)
+    }
+
+    private var wantsInput: Bool { call.map { !$0.isPaused } ?? true }
+
+    // MARK: Channel events
+
+    func handlerAdded(context: ChannelHandlerContext) { self.context = context }
+
+    func handlerRemoved(context: ChannelHandlerContext) { closed() }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        closed()
+        context.fireChannelInactive()
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        if !inputEnded {
+            inputEnded = true
+            deliver()
+        }
+        context.close(promise: nil)
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if case .some(.inputClosed) = event as? ChannelEvent, !inputEnded {
+            (inputEnded, endedInOrder) = (true, true)
+            // In a pause, what has come is handed on later, and the end after it.
+            deliver()
+            if call == nil { context.close(promise: nil) }
+        }
+        context.fireUserInboundEventTriggered(event)
+    }
+
+    func read(context: ChannelHandlerContext) {
+        if wantsInput { context.read() } else { readIsPending = true }
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        var bytes = unwrapInboundIn(data)
+        guard call != nil else {
+            // Nobody asked for anything: an origin that talks out of turn is not to be used again.
+            context.close(promise: nil)
+            return
+        }
+        if input.readableBytes == 0 { input = bytes } else { input.writeBuffer(&bytes) }
+        deliver()
+    }
+
+    func channelWritabilityChanged(context: ChannelHandlerContext) {
+        guard context.channel.isWritable else { return }
+        let callbacks = writableCallbacks
+        writableCallbacks = []
+        for callback in callbacks { callback() }
+    }
+
+    // MARK: Responses
+
+    /// Hands on what has come, until the receiver wants a pause.
+    private func deliver() {
+        guard !isDelivering else { return }
+        isDelivering = true
+        defer { isDelivering = false }
+        while let call, !call.isPaused {
+            do throws(Violation) {
+                guard let event = try parser?.next(&input) else { return }
+                if case .needsMore = event { break }
+                handle(event, call)
+            } catch {
+                self.call = nil
+                context?.close(promise: nil)
+                call.fail(.malformed("\(error.reason)"))
+                return
+            }
+        }
+        if inputEnded, let call, !call.isPaused { endOfInput(call) }
+    }
+
+    private func handle(_ event: ResponseParser.Event, _ call: UpstreamCall) {
+        deadline = .now() + limits.bodyStall
+        switch event {
+        case .needsMore: break
+        case .interim(let response): call.receiver?.upstreamSent(interim: response)
+        case .head(let response, let length):
+            call.mayBeUnwanted = false
+            call.receiver?.upstreamSent(head: response, length: length)
+        case .bytes(let bytes): call.received(bytes)
+        case .end(let trailers): finish(call, trailers)
+        }
+    }
+
+    private func finish(_ call: UpstreamCall, _ trailers: HTTPFields?) {
+        self.call = nil
+        deadline = .now() + limits.idle
+        let mayGoOn =
+            (parser?.isReusable ?? false) && call.requestIsComplete && input.readableBytes == 0 && isActive
+        parser = nil
+        if mayGoOn { pool?.release(self) } else { context?.close(promise: nil) }
+        call.end(trailers: trailers)
+    }
+
+    private func endOfInput(_ call: UpstreamCall) {
+        if endedInOrder, case .end(let trailers) = parser?.ended() {
+            finish(call, trailers)
+            return
+        }
+        self.call = nil
+        let hasBegun = parser?.hasBegun ?? false
+        context?.close(promise: nil)
+        if !hasBegun, call.usedKeptConnection, call.request.isRepeatable, !call.wasRepeated, let pool {
+            call.wasRepeated = true
+            pool.enqueue(call, fresh: true)
+        } else {
+            call.fail(.closed)
+        }
+    }
+
+    private func closed() {
+        guard context != nil else { return }
+        inputEnded = true
+        pool?.forget(self)
+        context = nil
+        writableCallbacks = []
+        // In a pause, what has come is handed on later, and the end after it.
+        deliver()
+    }
+
+    // MARK: Time
+
+    /// Acts on what has taken too long.
+    func check(at now: NIODeadline) {
+        guard deadline <= now else { return }
+        guard let call else {
+            context?.close(promise: nil)
+            return
+        }
+        // While the client still sends, only an origin that takes nothing is late.
+        guard !call.isPaused, call.requestIsComplete || !writableCallbacks.isEmpty else { return }
+        self.call = nil
+        context?.close(promise: nil)
+        call.fail(.timeout)
+    }
+
+    func close() { context?.close(promise: nil) }
+}

@@ -1,0 +1,155 @@
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// A TCP connection as a test wants one: it waits for at most two minutes, and says what it read.
+package final class Wire {
+    package let descriptor: Int32
+    private var pending: [UInt8] = []
+    private var wasReset = false
+
+    package init(_ descriptor: Int32) {
+        self.descriptor = descriptor
+        var patience = timeval(tv_sec: 120, tv_usec: 0)
+        setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
+        setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
+        signal(SIGPIPE, SIG_IGN)
+    }
+
+    /// Connects to a port on the loopback.
+    package convenience init(port: Int) throws {
+        self.init(try Self.newSocket())
+        try connect(to: port)
+    }
+
+    /// A connection that is still to be made.
+    package static func unconnected() throws -> Wire { Wire(try newSocket()) }
+
+    private static func newSocket() throws -> Int32 {
+        let descriptor = socket(AF_INET, stream, 0)
+        guard descriptor >= 0 else { throw WireError(what: "socket: \(errno)") }
+        return descriptor
+    }
+
+    /// Has the system hold no more than so many bytes that were not read: some hold tens of megabytes.
+    ///
+    /// Before it is connected.
+    package func holdAtMost(_ bytes: Int32) {
+        var bytes = bytes
+        setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &bytes, socklen_t(MemoryLayout<Int32>.size))
+    }
+
+    /// Connects to a port on the loopback.
+    package func connect(to port: Int) throws {
+        var address = loopback(port)
+        let size = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let status = withUnsafePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { systemConnect(descriptor, $0, size) }
+        }
+        guard status == 0 else { throw WireError(what: "connect: \(errno)") }
+    }
+
+    deinit { close(descriptor) }
+
+    #if canImport(Glibc)
+    static let stream = Int32(SOCK_STREAM.rawValue)
+    #else
+    static let stream = SOCK_STREAM
+    #endif
+
+    package func send(_ text: String) { send(Array(text.utf8)) }
+
+    package func send(_ bytes: [UInt8]) {
+        var rest = bytes[...]
+        while !rest.isEmpty {
+            let count = rest.withUnsafeBytes { write(descriptor, $0.baseAddress, $0.count) }
+            guard count > 0 else { return }
+            rest = rest.dropFirst(count)
+        }
+    }
+
+    /// Makes the end of this connection one that the other side cannot overlook.
+    package func resetsAtItsEnd() {
+        var patience = linger(l_onoff: 1, l_linger: 0)
+        setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &patience, socklen_t(MemoryLayout<linger>.size))
+    }
+
+    /// No more will be sent.
+    package func endOutput() { shutdown(descriptor, Int32(SHUT_WR)) }
+
+    /// Reads some more; `false` at the end, or when patience is.
+    package func more() -> Bool {
+        var chunk = [UInt8](repeating: 0, count: 65536)
+        let count = chunk.withUnsafeMutableBytes { read(descriptor, $0.baseAddress, $0.count) }
+        guard count > 0 else {
+            wasReset = count < 0 && errno == ECONNRESET
+            return false
+        }
+        pending += chunk[..<count]
+        return true
+    }
+
+    /// Whether there is something to read, or the other side has closed.
+    package var isReadable: Bool {
+        var state = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+        return !pending.isEmpty || poll(&state, 1, 0) > 0
+    }
+
+    /// Whether the other side has closed: nothing is left, and nothing comes.
+    package func isAtEnd() -> Bool { pending.isEmpty && !more() }
+
+    /// Reads to the end; whether that was a reset.
+    package func endsWithReset() -> Bool {
+        while more() {}
+        return wasReset
+    }
+
+    /// Takes what lies before a mark, and the mark; `nil` if it never comes.
+    package func take(through mark: String) -> String? {
+        let mark = Array(mark.utf8)
+        while true {
+            if let end = pending.firstRange(of: mark)?.upperBound {
+                let taken = pending[..<end]
+                pending.removeFirst(end)
+                return String(decoding: taken, as: UTF8.self)
+            }
+            guard more() else { return nil }
+        }
+    }
+
+    /// Takes so many bytes, or what there is before the end.
+    package func take(_ count: Int) -> [UInt8] {
+        while pending.count < count, more() {}
+        let taken = Array(pending.prefix(count))
+        pending.removeFirst(taken.count)
+        return taken
+    }
+
+    /// Takes everything up to the end.
+    package func takeAll() -> [UInt8] {
+        while more() {}
+        defer { pending = [] }
+        return pending
+    }
+}
+
+/// `connect` of the system, which a method of this name would hide.
+private func systemConnect(_ descriptor: Int32, _ address: UnsafePointer<sockaddr>, _ size: socklen_t) -> Int32 {
+    connect(descriptor, address, size)
+}
+
+package struct WireError: Error {
+    package let what: String
+
+    package init(what: String) { self.what = what }
+}
+
+func loopback(_ port: Int) -> sockaddr_in {
+    var address = sockaddr_in()
+    address.sin_family = sa_family_t(AF_INET)
+    address.sin_port = in_port_t(port).bigEndian
+    address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+    return address
+}
