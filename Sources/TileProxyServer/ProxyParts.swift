@@ -78,10 +78,11 @@ final class Parts: Sendable {
         }
         let threads = configuration.threads
         return try await HTTPServer.start(server, on: group) { [self] loop, time in
+            let ready = ReadyAnswers(generic.store, time: time, bytes: ReadyAnswers.budget / threads)
             let responder = ProxyResponder(
-                tiles: TileResponder(tiles, loop: loop, time: time, preparedBytes: (16 << 20) / threads),
+                tiles: TileResponder(tiles, loop: loop, time: time, ready: ready),
                 admin: AdminResponder(admin, loop: loop, time: time),
-                generic: hasRoutes ? GenericProxy(generic, loop: loop, time: time) : nil)
+                generic: hasRoutes ? GenericProxy(generic, loop: loop, time: time, ready: ready) : nil)
             let bound = NIOLoopBound(responder, eventLoop: loop)
             responders.withLock { $0.append(bound) }
             return responder

@@ -4,46 +4,63 @@ package import FoundationEssentials
 package import Foundation
 #endif
 
-/// An entry in the state that it had at one time, for answers that are made ready once and given again and again.
+/// A key in the form in which the tables find it without any text: 24 bytes.
 ///
-/// To look at it again takes no text and no copy of what the tables say; it shows at once whether anything has changed. 88
-/// bytes, and none elsewhere but the fields that entries share.
-package struct KnownEntry: Sendable {
-    /// The part of the response that entries share.
-    package let response: ResponseFields
-    /// The number of the tables in which the key means this entry.
+/// It belongs to the tables that gave it out; in others it finds nothing.
+package struct KnownKey: Hashable, Sendable {
     fileprivate let tables: UInt64
     fileprivate let key: PackedKey
+
+    fileprivate init(_ key: PackedKey, _ tables: UInt64) {
+        self.key = key
+        self.tables = tables
+    }
+
+    /// The key of another tile of the same source, scale and format; the tile must be one that a ``TileAddress`` can have.
+    @inline(__always)
+    package func tile(z: Int, x: Int, y: Int) -> KnownKey {
+        KnownKey(PackedKey(source: key.source, z: z, x: x, y: y, variant: key.variant), tables)
+    }
+}
+
+/// What the tables say of an entry, without references to count: what an answer needs that is made anew for each hit.
+package struct KnownEntry {
+    /// The ``ResponseFields/identity`` of the part of the response that entries share.
+    package let fields: ObjectIdentifier
+    /// How many bytes of entity tag were written; 0 without one.
+    package let tagLength: Int
+    fileprivate let blob: BlobDigest?
+    fileprivate let check: BlobCheck
     fileprivate let packedStoredAt: UInt32
     fileprivate let packedExpires: UInt32
     fileprivate let packedModified: UInt32
     fileprivate let packedAge: UInt32
     fileprivate let packedSize: UInt32
-    fileprivate let blob: BlobDigest?
-
-    fileprivate init(_ entry: TileEntry, _ key: PackedKey, _ tables: UInt64) {
-        let metadata = entry.metadata
-        response = metadata.response
-        self.key = key
-        self.tables = tables
-        packedStoredAt = metadata.storedAt.packed
-        packedExpires = metadata.expires.packed
-        packedModified = metadata.lastModified?.packed ?? Timestamp.absent
-        packedAge = UInt32(clamping: metadata.initialAge)
-        packedSize = UInt32(clamping: entry.size)
-        blob = entry.blob
-    }
 
     /// When the response was received.
     package var storedAt: Timestamp { Timestamp(packed: packedStoredAt) }
     /// When the entry turns stale.
     package var expires: Timestamp { Timestamp(packed: packedExpires) }
+    /// The `Last-Modified` time.
+    package var lastModified: Timestamp? {
+        packedModified == Timestamp.absent ? nil : Timestamp(packed: packedModified)
+    }
     /// How old the response was when it was received, in seconds.
     package var initialAge: Int { Int(packedAge) }
     /// The body's size in bytes; 0 without one.
     package var size: Int { Int(packedSize) }
     /// Whether there is a body.
     package var hasBody: Bool { blob != nil }
+
+    /// The room that an entity tag needs.
+    package static let tagRoom = TagBytes.longest + 8
+
+    /// Writes the 64 digits of the body's digest; `false` without a body or with less room.
+    package func spellDigest(to room: UnsafeMutableRawBufferPointer) -> Bool {
+        guard let blob, room.count >= 64, let base = room.baseAddress else { return false }
+        blob.spell(to: base)
+        return true
+    }
 }
 
 /// Where the body of a ``KnownEntry`` is to be had.
@@ -55,47 +72,84 @@ package struct KnownBody {
     fileprivate let check: BlobCheck
 }
 
-extension Tables {
-    /// Where an entry is, if nothing of it has changed.
+extension ResponseFields {
+    /// The same for copies of one value; equal values that were made apart may differ.
     ///
-    /// The tag is not looked at: with the same bytes and the same times, a former one is as right as the new one.
+    /// It stays this value's own for as long as a copy of it exists.
+    package var identity: ObjectIdentifier { ObjectIdentifier(storage) }
+}
+
+extension Tables {
     @inline(__always)
-    fileprivate func find(_ known: KnownEntry) -> UInt32? {
-        guard known.tables == number, let slot = find(known.key) else { return nil }
+    fileprivate func find(_ known: KnownKey) -> UInt32? { known.tables == number ? find(known.key) : nil }
+
+    /// What is said of an entry; its tag is written to the room.
+    @inline(__always)
+    fileprivate func known(_ slot: UInt32, _ room: UnsafeMutableRawBufferPointer) -> KnownEntry? {
         let record = entries[slot].pointee
-        guard record.storedAt == known.packedStoredAt, record.expires == known.packedExpires,
-            (record.blob == noSlot ? nil : blobs[record.blob].pointee.digest) == known.blob
-        else { return nil }
+        guard let fields = sets[Int(record.set)]?.fields.identity else { return nil }
+        let blob = record.blob == noSlot ? nil : blobs[record.blob].pointee
         let times = details.times(record.details)
-        guard times.lastModified == known.packedModified, times.initialAge == known.packedAge,
-            fields(record.set) == known.response
-        else { return nil }
-        return slot
+        return KnownEntry(
+            fields: fields, tagLength: details.spellTag(record.details, to: room), blob: blob?.digest,
+            check: BlobCheck(isVerified: blob?.isVerified ?? false, tables: number), packedStoredAt: record.storedAt,
+            packedExpires: record.expires, packedModified: times.lastModified, packedAge: times.initialAge,
+            packedSize: blob?.size ?? 0)
     }
 }
 
 extension TileStore {
-    /// Remembers an entry in the state that it was read in; `nil` if nothing is known of its key any more.
-    package func known(_ entry: TileEntry) -> KnownEntry? {
-        tables.read { tables, _ in
-            tables.packed(entry.key).map { KnownEntry(entry, $0, tables.number) }
+    /// The form of a key that is found without text; `nil` if nothing is known of its names.
+    package func known(_ key: TileKey) -> KnownKey? {
+        tables.read { tables, _ in tables.packed(key).map { KnownKey($0, tables.number) } }
+    }
+
+    /// What is stored under a key, if it is not stale at a time, and a note of its use.
+    ///
+    /// Takes no file lock and reads no file, except that it asks now and then for the journal's length.
+    /// - Parameters:
+    ///   - now: The time that decides, as by ``TileMetadata/isStale(at:)``.
+    ///   - room: Where the entity tag is written: at least ``KnownEntry/tagRoom`` bytes.
+    /// - Returns: `nil` for a miss and for a stale entry.
+    /// - Throws: ``StoreError`` if the store is closed or the disk fails.
+    package func find(
+        _ key: KnownKey, at now: Timestamp, tag room: UnsafeMutableRawBufferPointer
+    ) throws -> KnownEntry? {
+        guard room.count >= KnownEntry.tagRoom else { return nil }
+        return try look { tables, local, isFirstUse -> KnownEntry? in
+            guard let slot = tables.find(key), let entry = tables.known(slot, room), entry.expires > now,
+                entry.storedAt.seconds <= now.adding(seconds: 60).seconds
+            else { return nil }
+            note(PendingUse(key: key.key, blob: entry.blob), &local, &isFirstUse)
+            return entry
         }
     }
 
-    /// Looks whether an entry is still as it was, and notes a use of it.
+    /// Whether the entry under a key has these shared fields, with a note of its use if so.
     ///
-    /// Waits for nothing but, now and then, the length of a file.
-    /// - Returns: `nil` if anything has changed.
     /// - Throws: ``StoreError`` if the store is closed or the disk fails.
-    package func find(_ known: KnownEntry) throws -> KnownBody? {
-        let check = try look { tables, local, isFirstUse -> BlobCheck? in
-            guard let slot = tables.find(known) else { return nil }
-            note(PendingUse(key: known.key, blob: known.blob), &local, &isFirstUse)
-            return tables.check(ofEntry: slot)
+    package func has(_ fields: ResponseFields, under key: KnownKey) throws -> Bool {
+        let found = try look { tables, local, isFirstUse -> Bool? in
+            guard let slot = tables.find(key) else { return nil }
+            let record = tables.entries[slot].pointee
+            guard tables.fields(record.set) == fields else { return nil }
+            let blob = record.blob == noSlot ? nil : tables.blobs[record.blob].pointee.digest
+            note(PendingUse(key: key.key, blob: blob), &local, &isFirstUse)
+            return true
         }
-        guard let check else { return nil }
-        let data = known.blob.flatMap { memory.data(for: $0) }
-        return KnownBody(data: data, blob: known.blob, size: known.size, check: check)
+        return found ?? false
+    }
+
+    /// The shared fields of the entry under a key.
+    package func fields(under key: KnownKey) -> ResponseFields? {
+        tables.read { tables, _ in tables.find(key).map { tables.fields(tables.entries[$0].pointee.set) } }
+    }
+
+    /// Where an entry's body is to be had.
+    @inline(__always)
+    package func body(of entry: KnownEntry) -> KnownBody {
+        KnownBody(
+            data: entry.blob.flatMap { memory.data(for: $0) }, blob: entry.blob, size: entry.size, check: entry.check)
     }
 
     /// Reads a body that is not in memory, if that needs no waiting: from the system's page cache.
@@ -109,7 +163,7 @@ extension TileStore {
         do throws(FileError) {
             guard try fill(buffer, blob, body.check, onlyCached: true) else { return false }
         } catch {
-            // Said again, and properly, by the read that may wait.
+            // Ignored here: the blocking read reports the error.
             return false
         }
         if memory.takes(body.size), let base = buffer.baseAddress {

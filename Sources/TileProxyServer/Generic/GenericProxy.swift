@@ -82,17 +82,18 @@ package final class GenericProxy: Responder {
     let loop: any EventLoop
     let time: LoopTime
     private let via: Via
-    private let viaText: String
-    private var prepared = PreparedHits()
+    private let viaName: [UInt8]
+    private let ready: ReadyAnswers
     private var pools: [Origin: UpstreamPool] = [:]
     private var active: [ObjectIdentifier: ProxyExchange] = [:]
 
-    package init(_ cache: GenericCache, loop: any EventLoop, time: LoopTime) {
+    package init(_ cache: GenericCache, loop: any EventLoop, time: LoopTime, ready: ReadyAnswers) {
         self.cache = cache
         self.loop = loop
         self.time = time
         via = Via(receivedBy: cache.settings.viaName)
-        viaText = via.description
+        viaName = Array(cache.settings.viaName.utf8)
+        self.ready = ready
     }
 
     // MARK: Hits
@@ -100,20 +101,11 @@ package final class GenericProxy: Responder {
     package func answer(
         _ request: RequestHead, _ answering: borrowing Answering, into buffer: inout ByteBuffer
     ) -> Answered? {
-        guard request.isPlainRead, let hit = request.withTargetBytes({ prepared.find($0, request.fields) }) else {
-            return nil
-        }
-        return hit.answer(
-            isHead: request.method == .head, at: time.now, answering, from: cache.store, into: &buffer)
+        ready.answer(request, answering, via: viaName, into: &buffer)
     }
 
     /// Makes a hit ready for the next time.
-    func prepare(_ candidate: Candidate, for head: RequestHead) {
-        let hit = head.withTargetBytes {
-            PreparedHits.Hit(candidate, target: $0, head.fields, via: viaText, cache.store)
-        }
-        if let hit { prepared.keep(hit) }
-    }
+    func prepare(_ candidate: Candidate, for head: RequestHead) { ready.keep(candidate, for: head, via: via) }
 
     // MARK: Everything else
 

@@ -8,8 +8,9 @@ import TileStore
 // times have places of their own, `Content-Length` follows from the blob, and `Date` and `Expires` are kept as distances
 // from the time of receipt. All of that only where the original text can be made again exactly; else it stays verbatim.
 
-private let dateName = ":date"
-private let expiresName = ":expires"
+/// The names under which `Date` and `Expires` are kept as distances; no field can have them.
+let storedDateName = ":date"
+let storedExpiresName = ":expires"
 private let reasonName = ":reason"
 
 /// The entry of a response that may be stored.
@@ -30,8 +31,8 @@ func entry(status: HTTPResponse.Status, fields: HTTPFields, freshness: StoredFre
         case .contentType where isOnly: mediaType = text
         case .contentEncoding where isOnly: coding = text
         case .lastModified where isOnly && exactDate(text, receipt) != nil: modified = exactDate(text, receipt)
-        case .date where isOnly && exactDate(text, receipt) != nil: add(dateName, text)
-        case .expires where isOnly && exactDate(text, receipt) != nil: add(expiresName, text)
+        case .date where isOnly && exactDate(text, receipt) != nil: add(storedDateName, text)
+        case .expires where isOnly && exactDate(text, receipt) != nil: add(storedExpiresName, text)
         default: headers.append(.init(name: field.name.rawName, value: text))
         }
     }
@@ -68,8 +69,8 @@ func response(of metadata: TileMetadata) -> StoredResponse {
     func distance(_ text: String) -> String { receipt.adding(seconds: Int(text) ?? 0).description }
     for header in metadata.response.headers {
         switch header.name {
-        case dateName: fields[.date] = distance(header.value)
-        case expiresName: fields[.expires] = distance(header.value)
+        case storedDateName: fields[.date] = distance(header.value)
+        case storedExpiresName: fields[.expires] = distance(header.value)
         case reasonName: reason = header.value
         default:
             guard let name = HTTPField.Name(header.name) else { continue }

@@ -19,19 +19,7 @@ struct TileFetch: Sendable {
     let key: TileKey
     let request: TileRequest
 
-    /// The answer, and the header block for the next one.
-    struct Outcome: Sendable {
-        var reply: TileReply
-        var block: Handed?
-    }
-
-    /// A block on its way to the loop that will own it.
-    struct Handed: @unchecked Sendable {
-        // Nobody else has it: it is made here and given away.
-        let value: PreparedTiles.Block
-    }
-
-    func run(_ now: HTTPDate) async -> Outcome {
+    func run(_ now: HTTPDate) async -> TileReply {
         if let tile = key.tile, source.overzooms(tile.z) { return await overzoomed(now) }
         if source.configuration.isLocal { return await local(now) }
         do {
@@ -47,21 +35,19 @@ struct TileFetch: Sendable {
     }
 
     /// Answers `only-if-cached`: what is fresh, or 504 (RFC 9111 §5.2.1.7).
-    private func cached(_ known: TileEntry?, _ now: HTTPDate) async throws -> Outcome {
+    private func cached(_ known: TileEntry?, _ now: HTTPDate) async throws -> TileReply {
         guard let known, StoredFreshness(known.metadata).isFresh(at: now), !known.metadata.response.noCache,
             let tile = try await service.cache.tile(source.tiles, key, mode: .cacheOnly)
         else { return failure(504, "The tile is not in the cache, or is stale.", .miss) }
         return try await outcome(tile, wasKnown: true, now)
     }
 
-    private func outcome(_ tile: CachedTile, wasKnown: Bool, _ now: HTTPDate) async throws -> Outcome {
-        let (served, entry) = try served(tile, wasKnown: wasKnown, now)
-        let block = entry.flatMap { Self.block($0, source, service.cache.store) }.map(Handed.init)
-        return await outcome(served, now, block)
+    private func outcome(_ tile: CachedTile, wasKnown: Bool, _ now: HTTPDate) async throws -> TileReply {
+        await outcome(try served(tile, wasKnown: wasKnown, now), now)
     }
 
     /// The answer, with the tile decoded for a client that does not take gzip.
-    private func outcome(_ tile: ServedTile, _ now: HTTPDate, _ block: Handed? = nil) async -> Outcome {
+    private func outcome(_ tile: ServedTile, _ now: HTTPDate) async -> TileReply {
         var tile = tile
         if let data = tile.data, tile.needsDecoding(for: request, of: source) {
             let digest = tile.blob ?? data.withUnsafeBytes { BlobDigest(hashing: $0) }
@@ -73,14 +59,11 @@ struct TileFetch: Sendable {
                     503, "Too many tiles are being decoded; ask again, or accept gzip.", .miss, retryAfter: 1)
             }
         }
-        let reply = TileReply(tile, of: source, to: request, now: now, boundary: Self.boundary())
-        return Outcome(reply: reply, block: block)
+        return TileReply(tile, of: source, to: request, now: now, boundary: Self.boundary())
     }
 
-    /// What is known of a tile from the cache, and its entry if it has one.
-    private func served(
-        _ tile: CachedTile, wasKnown: Bool, _ now: HTTPDate
-    ) throws -> (tile: ServedTile, entry: TileEntry?) {
+    /// What is known of a tile from the cache.
+    private func served(_ tile: CachedTile, wasKnown: Bool, _ now: HTTPDate) throws -> ServedTile {
         // The entry tells more than the tile, as long as it is the same one.
         let entry = try service.cache.store.entry(for: tile.key).flatMap { entry -> TileEntry? in
             let metadata = entry.metadata
@@ -115,10 +98,9 @@ struct TileFetch: Sendable {
             status.stored = entry != nil
             result = .miss
         }
-        let served = ServedTile(
+        return ServedTile(
             body: tile.body, metadata: metadata, blob: nil, status: status, result: result,
             mayBeKept: entry != nil || result == .hit || result == .stale)
-        return (served, entry)
     }
 
     private static func metadata(of tile: CachedTile, _ now: HTTPDate) -> TileMetadata {
@@ -134,7 +116,7 @@ struct TileFetch: Sendable {
     /// How long clients keep a tile that this machine has, before they ask whether it has changed; at least.
     static let localLifetime: Int64 = 60
 
-    private func local(_ now: HTTPDate) async -> Outcome {
+    private func local(_ now: HTTPDate) async -> TileReply {
         do {
             guard let tile = try await service.cache.tile(source.tiles, key, mode: .serverOnly) else {
                 return failure(404, "There is no such tile.", .none)
@@ -144,7 +126,7 @@ struct TileFetch: Sendable {
     }
 
     /// What this machine has and cannot read is no fault of a server's.
-    private func localFailure(_ error: any Error) -> Outcome {
+    private func localFailure(_ error: any Error) -> TileReply {
         guard let error = error as? TileCacheError, error.code == .noAnswer else { return failure(error) }
         service.failures.report(
             .error, "a tile cannot be read", kind: source.name.description,
@@ -152,7 +134,7 @@ struct TileFetch: Sendable {
         return failure(500, "The tile cannot be read; see the log.", .none)
     }
 
-    private func local(_ tile: CachedTile, _ now: HTTPDate) async -> Outcome {
+    private func local(_ tile: CachedTile, _ now: HTTPDate) async -> TileReply {
         var metadata = Self.metadata(of: tile, now)
         let wanted = source.configuration.lifetimes.minimum?.components.seconds ?? 0
         metadata.expires = metadata.storedAt.adding(seconds: max(Self.localLifetime, wanted))
@@ -166,7 +148,7 @@ struct TileFetch: Sendable {
     // MARK: Past the last zoom
 
     /// A tile made from its ancestor: with the ancestor's lifetime, age and fate, under an entity tag of its own.
-    private func overzoomed(_ now: HTTPDate) async -> Outcome {
+    private func overzoomed(_ now: HTTPDate) async -> TileReply {
         let isLocal = source.configuration.isLocal
         let mode: LoadMode = isLocal ? .serverOnly : request.onlyIfCached ? .cacheOnly : .standard
         do {
@@ -174,7 +156,7 @@ struct TileFetch: Sendable {
                 return failure(504, "The tile is not in the cache, nor is one that it could be made from.", .miss)
             }
             if isLocal { return await local(made.tile, now) }
-            var (served, _) = try served(made.ancestor, wasKnown: false, now)
+            var served = try served(made.ancestor, wasKnown: false, now)
             if request.onlyIfCached, served.metadata.response.noCache || !served.isFresh(at: now) {
                 return failure(504, "The tile is not in the cache, or is stale.", .miss)
             }
@@ -191,7 +173,7 @@ struct TileFetch: Sendable {
 
     // MARK: Failures
 
-    private func failure(_ error: any Error) -> Outcome {
+    private func failure(_ error: any Error) -> TileReply {
         guard let error = error as? TileCacheError else {
             if !(error is CancellationError) {
                 service.failures.report(.error, "the cache failed", ["key": "\(key)", "error": "\(error)"])
@@ -218,7 +200,7 @@ struct TileFetch: Sendable {
         }
     }
 
-    private func badBody(_ error: TileCacheError) -> Outcome {
+    private func badBody(_ error: TileCacheError) -> TileReply {
         switch (error.cause as? ImagingError)?.code {
         case nil: failure(502, "The tile server sent something that is no tile.", .miss)
         case .unsupported, .invalidCrop: failure(404, "No tile can be made of the source's pictures there.", .none)
@@ -228,38 +210,18 @@ struct TileFetch: Sendable {
 
     private func failure(
         _ status: Int, _ words: String, _ result: Answered.CacheResult, retryAfter: Int? = nil
-    ) -> Outcome {
+    ) -> TileReply {
         var cacheStatus = CacheStatus(cache: "tileproxy")
         cacheStatus.forward = status == 404 ? nil : .uriMiss
         cacheStatus.detail = status == 404 ? "outside" : "no tile"
         var reply = TileReply(
             status, words, allowedOrigin: source.allowedOrigin, cacheStatus: cacheStatus, retryAfter: retryAfter)
         reply.result = result
-        return Outcome(reply: reply, block: nil)
+        return reply
     }
-
-    // MARK: Header blocks
 
     /// A random text that parts several ranges.
     static func boundary() -> String { String(UInt64.random(in: 0...UInt64.max), radix: 36) }
-
-    /// The header block of an entry, if it is one that many requests can share.
-    static func block(_ entry: TileEntry, _ source: ServedSource, _ store: TileStore) -> PreparedTiles.Block? {
-        let metadata = entry.metadata
-        // Answers that are ready are written whole.
-        guard entry.blob != nil, entry.size <= Candidate.wholeUpTo, metadata.response.status == 200,
-            !metadata.response.noCache, let type = metadata.response.mediaType
-        else { return nil }
-        let coding = metadata.response.contentEncoding
-        // Vector tiles that do not say how they are coded have to be looked at.
-        guard coding == nil && source.configuration.servedKind != .vector || coding == "gzip" else { return nil }
-        guard let known = store.known(entry) else { return nil }
-        let tag = TileFields.tag(metadata, blob: entry.blob, isDecoded: false)
-        let common = TileFields.common(
-            metadata, tag: tag, varies: coding != nil, mayBeKept: true, allowedOrigin: source.allowedOrigin)
-        return PreparedTiles.Block(
-            known, common: common, content: TileFields.content(type: type, coding: coding), needsGzip: coding != nil)
-    }
 }
 
 extension CachedTile {

@@ -47,30 +47,22 @@ enum TileFields {
     /// So `max-age` is the whole lifetime, counted from when the answer was made, and stays the same for as long as the
     /// entry does.
     static func cacheControl(_ metadata: TileMetadata) -> String {
-        let response = metadata.response
-        let whole = lifetime(metadata)
-        let stated = response.headers.first { $0.name.lowercased() == "cache-control" }.map {
-            CacheControl($0.value)
-        }
+        let control = TileCacheControl(metadata.response)
+        let whole = lifetime(StoredFreshness(metadata))
         var text = "public, "
-        if let stated, stated.sharedMaxAge != nil, let own = stated.maxAge, own < whole {
-            // The origin wants browsers to come back sooner than shared caches.
-            text += "max-age=\(max(0, own)), s-maxage=\(whole)"
+        if let own = control.own, own < whole {
+            text += "max-age=\(own), s-maxage=\(whole)"
         } else {
             text += "max-age=\(whole)"
         }
-        if response.noCache { text += ", no-cache" }
-        if response.mustRevalidate { text += ", must-revalidate" }
-        if response.staleWhileRevalidate > 0 { text += ", stale-while-revalidate=\(response.staleWhileRevalidate)" }
-        if response.staleIfError > 0 { text += ", stale-if-error=\(response.staleIfError)" }
-        if stated?.immutable == true { text += ", immutable" }
-        return text
+        return text + control.rest
     }
 
     /// The lifetime of an entry from when its answer was made by the origin.
-    static func lifetime(_ metadata: TileMetadata) -> Int {
-        let left = metadata.expires.seconds &- metadata.storedAt.seconds
-        return Int(max(0, min(left &+ Int64(max(0, metadata.initialAge)), Int64(Int32.max))))
+    @inline(__always)
+    static func lifetime(_ freshness: StoredFreshness) -> Int {
+        let left = freshness.expires.seconds &- freshness.storedAt.seconds
+        return Int(max(0, min(left &+ Int64(max(0, freshness.initialAge)), Int64(Int32.max))))
     }
 
     /// How old the answer is (RFC 9111 §4.2.3).
@@ -86,6 +78,28 @@ enum TileFields {
         }
         guard let blob else { return nil }
         return "\"" + blob.description.prefix(32) + (isDecoded ? "-identity\"" : "\"")
+    }
+}
+
+/// What `Cache-Control` says of a tile besides its lifetime: the same for all entries with the same shared fields.
+struct TileCacheControl {
+    /// The origin's own `max-age`, if it wants browsers to come back sooner than shared caches.
+    let own: Int?
+    /// What follows the lifetime.
+    let rest: String
+
+    init(_ response: ResponseFields) {
+        let stated = response.headers.first { $0.name.lowercased() == "cache-control" }.map {
+            CacheControl($0.value)
+        }
+        own = stated?.sharedMaxAge != nil ? stated?.maxAge.map { max(0, $0) } : nil
+        var text = ""
+        if response.noCache { text += ", no-cache" }
+        if response.mustRevalidate { text += ", must-revalidate" }
+        if response.staleWhileRevalidate > 0 { text += ", stale-while-revalidate=\(response.staleWhileRevalidate)" }
+        if response.staleIfError > 0 { text += ", stale-if-error=\(response.staleIfError)" }
+        if stated?.immutable == true { text += ", immutable" }
+        rest = text
     }
 }
 

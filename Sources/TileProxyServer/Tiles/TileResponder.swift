@@ -21,16 +21,19 @@ package final class TileResponder {
     private let time: LoopTime
     private var table: SourceTable
     private var stripes: [Statistics.Stripe]
-    private var prepared: PreparedTiles
+    private let ready: ReadyAnswers
+    /// A key of each source and scale, from which those of all its tiles are made; `nil` until there is one.
+    private var keys: [KnownKey?]
 
-    package init(_ service: TileService, loop: any EventLoop, time: LoopTime, preparedBytes: Int = 16 << 20) {
+    package init(_ service: TileService, loop: any EventLoop, time: LoopTime, ready: ReadyAnswers) {
         self.service = service
         self.loop = loop
         self.time = time
         store = service.cache.store
         table = service.table
         stripes = table.sources.map { service.statistics.stripe(for: $0.name, on: loop) }
-        prepared = PreparedTiles(bytes: preparedBytes)
+        self.ready = ready
+        keys = Array(repeating: nil, count: table.sources.count * Self.scales)
         service.tasks.add(loop)
     }
 
@@ -38,8 +41,12 @@ package final class TileResponder {
     package func adopt(_ table: SourceTable) {
         self.table = table
         stripes = table.sources.map { service.statistics.stripe(for: $0.name, on: loop) }
-        prepared.removeAll()
+        keys = Array(repeating: nil, count: table.sources.count * Self.scales)
+        ready.dropTiles()
     }
+
+    /// Scales are 1 to 8.
+    private static let scales = 9
 
     /// Whether a request is for the tile routes; without sources there are none, and `/tiles/` may be an upstream's.
     package func owns(_ head: RequestHead) -> Bool {
@@ -50,7 +57,10 @@ package final class TileResponder {
     private struct Found {
         var source: ServedSource
         var path: TilePath
-        var place: PreparedTiles.Place
+        /// The scale that is in its key.
+        var scale: Int { source.usesScale ? path.scale : 1 }
+        /// Where ``TileResponder/keys`` has a key of this source and scale.
+        var place: Int { source.index &* TileResponder.scales &+ scale }
     }
 
     private enum Lookup {
@@ -78,9 +88,7 @@ package final class TileResponder {
             if let format = tile.format, !source.takes(format: path.part(format.lowerBound, format.upperBound)) {
                 return .refused(source, "The source has no tiles of this format.")
             }
-            let scale = source.usesScale ? tile.scale : 1
-            let place = PreparedTiles.Place(source: source.index, z: tile.z, x: tile.x, y: tile.y, scale: scale)
-            return .tile(Found(source: source, path: tile, place: place))
+            return .tile(Found(source: source, path: tile))
         }
     }
 
@@ -89,60 +97,13 @@ package final class TileResponder {
     package func answer(
         _ request: RequestHead, _ answering: borrowing Answering, into buffer: inout ByteBuffer
     ) -> Answered? {
-        guard request.method == .get || request.method == .head, request.body == .none,
-            case .tile(let found) = request.withPathBytes(look), let block = prepared.find(found.place)
+        guard case .tile(let found) = request.withPathBytes(look), let sibling = keys[found.place],
+            !found.source.overzooms(found.path.z)
         else { return nil }
-        return block.read { header, lines in
-            answer(request, answering, header, lines, found.source, into: &buffer)
-        }
-    }
-
-    /// Answers with a block, if it still holds.
-    @inline(__always)
-    private func answer(
-        _ request: RequestHead, _ answering: borrowing Answering, _ block: PreparedTiles.Block.Header,
-        _ lines: UnsafeRawBufferPointer, _ source: ServedSource, into buffer: inout ByteBuffer
-    ) -> Answered? {
-        let conditions = request.fields.present.intersection(.conditions)
-        let isRevalidation = conditions == FieldSet(.ifNoneMatch)
-        guard conditions.isEmpty || isRevalidation else { return nil }
-        if block.needsGzip, !request.fields.permitsGzip { return nil }
-        let now = time.now
-        let freshness = StoredFreshness(block.known)
-        guard freshness.isFresh(at: now) else { return nil }
-        if isRevalidation {
-            let tag = lines.part(Int(block.tagStart), Int(block.tagEnd))
-            let isSame = request.fields.withValue(of: .ifNoneMatch) { value in
-                value.count == tag.count && !tag.isEmpty && value.elementsEqual(tag)
-            }
-            guard isSame ?? false else { return nil }
-        }
-        // What the store cannot tell at once is for the long way, errors included.
-        guard let body = try? store.find(block.known) else { return nil }
-        let size = request.method == .head || isRevalidation ? 0 : block.known.size
-        let start = buffer.writerIndex
-        buffer.reserveCapacity(minimumWritableBytes: lines.count + size + 257)
-        if isRevalidation {
-            buffer.writeStaticString("HTTP/1.1 304 Not Modified\r\n")
-        } else {
-            buffer.writeStaticString("HTTP/1.1 200 OK\r\n")
-        }
-        time.writeDate(into: &buffer)
-        buffer.writeBytes(lines.part(0, Int(block.commonEnd)))
-        buffer.writeField("Age: ", freshness.age(at: now))
-        buffer.writeStaticString("Cache-Status: tileproxy; hit; ttl=")
-        buffer.writeDecimal(freshness.expires.seconds(since: now))
-        buffer.writeStaticString("\r\n")
-        if !isRevalidation { buffer.writeBytes(lines.part(Int(block.commonEnd), lines.count)) }
-        answering.writeConnection(into: &buffer)
-        buffer.writeStaticString("\r\n")
-        guard size == 0 || buffer.write(body, size, from: store) else {
-            buffer.moveWriterIndex(to: start)
-            return nil
-        }
-        let status = isRevalidation ? 304 : 200
-        stripes[source.index].add(.hit, status: status, bytes: size)
-        return Answered(status: status, bodyBytes: size, cache: .hit)
+        let key = sibling.tile(z: found.path.z, x: found.path.x, y: found.path.y)
+        guard let answered = ready.answer(request, answering, key, of: found.source, into: &buffer) else { return nil }
+        stripes[found.source.index].add(answered.cache, status: answered.status, bytes: answered.bodyBytes)
+        return answered
     }
 
     // MARK: In its own time
@@ -209,6 +170,8 @@ package final class TileResponder {
             send(TileReply(404, "No such tile.", allowedOrigin: "*", cacheStatus: nil), source, .none, exchange)
             return
         }
+        // What this machine has is never stored, so there is no key to find it by.
+        if !source.configuration.isLocal { keys[found.place] = store.known(key) }
         let now = time.now
         if !source.configuration.isLocal, !source.overzooms(found.path.z), let tile = freshTile(key, source, now) {
             var status = CacheStatus(cache: "tileproxy")
@@ -221,7 +184,6 @@ package final class TileResponder {
                 fetch(key, found, request, exchange)
                 return
             }
-            if let block = TileFetch.block(tile.entry, source, store) { prepared.keep(block, at: found.place) }
             let reply = TileReply(served, of: source, to: request, now: now, boundary: TileFetch.boundary())
             send(reply, source, reply.result, exchange)
             return
@@ -246,29 +208,21 @@ package final class TileResponder {
     private func fetch(_ key: TileKey, _ found: Found, _ request: TileRequest, _ exchange: Exchange) {
         let service = service
         let source = found.source
-        let place = found.place
-        let table = ObjectIdentifier(source)
         let me = NIOLoopBound(self, eventLoop: loop)
         let loop = loop
         service.underWay.withLock { $0 += 1 }
         let now = time.now
         let work: @Sendable () async -> Void = {
-            let outcome = await TileFetch(service: service, source: source, key: key, request: request).run(now)
+            let reply = await TileFetch(service: service, source: source, key: key, request: request).run(now)
             service.underWay.withLock { $0 -= 1 }
             loop.execute {
-                let me = me.value
-                if let block = outcome.block, me.isCurrent(source, table) { me.prepared.keep(block.value, at: place) }
                 exchange.whenGone = nil
-                me.send(outcome.reply, source, outcome.reply.result, exchange)
+                me.value.send(reply, source, reply.result, exchange)
             }
         }
         // What reads files must not hold up the loop's other clients.
         let task = !source.configuration.isLocal ? service.tasks.start(nil, work) : Task(operation: work)
         exchange.whenGone = { task.cancel() }
-    }
-
-    private func isCurrent(_ source: ServedSource, _ id: ObjectIdentifier) -> Bool {
-        source.index < table.sources.count && ObjectIdentifier(table.sources[source.index]) == id
     }
 
     private func send(

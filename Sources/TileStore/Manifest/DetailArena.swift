@@ -211,6 +211,41 @@ struct DetailArena: ~Copyable {
     }
 }
 
+// Entity tags without a string.
+extension DetailArena {
+    /// Writes an entry's tag as text and says how long it is: 0 for none, at most ``TagBytes/longest`` bytes.
+    ///
+    /// - Parameter room: At least ``TagBytes/longest`` bytes; with less nothing is written.
+    @inline(__always)
+    func spellTag(_ reference: UInt32, to room: UnsafeMutableRawBufferPointer) -> Int {
+        guard reference != 0, let out = room.baseAddress else { return 0 }
+        let block = address(reference)
+        let header = Header(block)
+        let bytes = UnsafeRawPointer(block) + 3
+        switch header.form {
+        case .none: return 0
+        case .verbatim:
+            guard header.length <= room.count else { return 0 }
+            out.copyMemory(from: bytes, byteCount: header.length)
+            return header.length
+        case .hex, .weakHex:
+            let start = header.form == .weakHex ? 3 : 1
+            let end = start &+ header.length
+            guard end < room.count else { return 0 }
+            if start == 3 {
+                out.storeBytes(of: UInt8(ascii: "W"), as: UInt8.self)
+                out.storeBytes(of: UInt8(ascii: "/"), toByteOffset: 1, as: UInt8.self)
+            }
+            out.storeBytes(of: 0x22, toByteOffset: start &- 1, as: UInt8.self)
+            HexDigits.spell(
+                header.length, from: bytes.assumingMemoryBound(to: UInt8.self),
+                to: (out + start).assumingMemoryBound(to: UInt8.self))
+            out.storeBytes(of: 0x22, toByteOffset: end, as: UInt8.self)
+            return end &+ 1
+        }
+    }
+}
+
 // Copying the details while they are in use.
 extension DetailArena {
     mutating func beginMarking() -> Bool {

@@ -51,7 +51,7 @@ final class ProxyUnderTest {
         let clock = clock
         configuration.clock = { HTTPDate(seconds: clock.now.seconds) }
         server = try await HTTPServer.start(configuration, on: group) { loop, time in
-            GenericProxy(cache, loop: loop, time: time)
+            GenericProxy(cache, loop: loop, time: time, ready: ReadyAnswers(cache.store, time: time))
         }
     }
 

@@ -93,8 +93,9 @@ final class TileLab: Sendable {
         let responders = Locked<[NIOLoopBound<ProxyResponder>]>([])
         self.responders = responders
         server = try await HTTPServer.start(settings, on: MultiThreadedEventLoopGroup.singleton) { loop, time in
+            let ready = ReadyAnswers(service.cache.store, time: time)
             let responder = ProxyResponder(
-                tiles: TileResponder(service, loop: loop, time: time),
+                tiles: TileResponder(service, loop: loop, time: time, ready: ready),
                 admin: AdminResponder(admin, loop: loop, time: time), generic: nil)
             responders.withLock { $0.append(NIOLoopBound(responder, eventLoop: loop)) }
             return responder

@@ -8,9 +8,11 @@ import TileStore
 ///
 /// Stricter than ``Vary``, which also compares by meaning (RFC 9111 §4.1); a request that only means the same goes the
 /// long way.
-final class PreparedSelection {
-    /// The URL's marker as it was: while it stands, its variants count.
-    let marker: KnownEntry
+final class ReadySelection {
+    /// The key of the URL's marker.
+    private let marker: KnownKey
+    /// What the marker said: while it says the same, the same key has the variant.
+    private let markerFields: ResponseFields
     /// The names of the fields in lower case, and the lines of each.
     private let fields: [(name: [UInt8], lines: [[UInt8]])]
 
@@ -18,8 +20,11 @@ final class PreparedSelection {
     ///
     /// `nil` where a later response might be the better match, or where `Connection` takes fields away.
     init?(_ choice: VariantChoice, _ request: HeadFields, _ store: TileStore) {
-        guard choice.isOnlyChoice, !request.mayHideFields, let marker = store.known(choice.marker) else { return nil }
+        guard choice.isOnlyChoice, !request.mayHideFields, let marker = store.known(choice.marker.key) else {
+            return nil
+        }
         self.marker = marker
+        markerFields = choice.marker.metadata.response
         fields = choice.names.map { name in
             let name = Array(name.canonicalName.utf8)
             return (name, request.lines(of: name))
@@ -31,8 +36,20 @@ final class PreparedSelection {
         !request.mayHideFields && fields.allSatisfy { request.has($0.lines, of: $0.name) }
     }
 
+    /// Whether the URL's marker still leads to the variant; without it a variant is gone, though nobody could remove it by
+    /// name.
+    @inline(__always)
+    func holds(in store: TileStore) -> Bool { (try? store.has(markerFields, under: marker)) ?? false }
+
+    /// About how much memory it takes.
+    var cost: Int {
+        fields.reduce(160) { sum, field in
+            sum + 96 + field.name.count + field.lines.reduce(0) { $0 + $1.count + 48 }
+        }
+    }
+
     /// Whether another selection is for the same requests.
-    func equals(_ other: PreparedSelection) -> Bool {
+    func equals(_ other: ReadySelection) -> Bool {
         fields.elementsEqual(other.fields) { $0.name == $1.name && $0.lines == $1.lines }
     }
 }

@@ -1,0 +1,308 @@
+import HTTPCaching
+import HTTPTypes
+import NIOCore
+package import TileStore
+
+/// Answers fresh hits at once, for the tile routes and the generic routes of one event loop.
+///
+/// What is said of an entry is read from the store for each answer, so an answer is never older than the store. What is
+/// kept here are heads, one for all entries that share their fields, and the keys of the generic routes' targets; bounded in
+/// bytes. The tile routes make their keys from the path, so they need nothing for each tile.
+package final class ReadyAnswers {
+    /// Which head: of the generic routes or of a source, and the shared fields it was made from.
+    private struct HeadKey: Hashable {
+        /// The source's place among the sources; -1 for the generic routes.
+        var route: Int
+        var fields: ObjectIdentifier
+    }
+
+    private let store: TileStore
+    private let time: LoopTime
+    private let bound: Int
+    private var heads: [HeadKey: ReadyHead] = [:]
+    private var targets = ReadyTargets()
+    /// What the heads of each source were last: mostly the next tile has the same.
+    private var lastHeads: [ReadyHead?] = []
+    private var tileHeadBytes = 0
+    private var bytes = 0
+    private let tagRoom = UnsafeMutableRawBufferPointer.allocate(byteCount: KnownEntry.tagRoom, alignment: 16)
+
+    /// Longer bodies are sent in pieces, which takes more than one write.
+    static var largestBody: Int { Candidate.wholeUpTo }
+    /// Longer targets are rare, and no use to keep in memory.
+    static let longestTarget = 4096
+    /// What the tables of all event loops together may take.
+    package static let budget = 32 << 20
+
+    /// - Parameter bytes: What it may take; nothing is answered from it with 0.
+    package init(_ store: TileStore, time: LoopTime, bytes: Int = ReadyAnswers.budget) {
+        self.store = store
+        self.time = time
+        bound = bytes
+    }
+
+    deinit { tagRoom.deallocate() }
+
+    // MARK: Who is answered
+
+    /// What a request wants, if it is one that a ready answer may serve.
+    private enum Wish {
+        case whole
+        /// The body, unless the client has it already: `If-None-Match` alone.
+        case changed
+    }
+
+    @inline(__always)
+    private func wish(_ request: RequestHead) -> Wish? {
+        let present = request.fields.present
+        guard request.method == .get || request.method == .head, request.body == .none,
+            !request.fields.contains(.expect)
+        else { return nil }
+        let conditions = present.intersection(.conditions)
+        if conditions.isEmpty { return .whole }
+        guard conditions == FieldSet(.ifNoneMatch), request.fields.count(of: .ifNoneMatch) == 1 else { return nil }
+        return .changed
+    }
+
+    // MARK: Tiles
+
+    /// Answers for a tile; `nil`, and nothing is written, if that is for the long way.
+    ///
+    /// - Parameter key: The tile's key, for what ``TileStore/known(_:)`` knows of it.
+    @inline(__always)
+    func answer(
+        _ request: RequestHead, _ answering: borrowing Answering, _ key: KnownKey, of source: ServedSource,
+        into buffer: inout ByteBuffer
+    ) -> Answered? {
+        guard bound > 0, let wish = wish(request) else { return nil }
+        let now = time.now
+        // What the store cannot tell at once is for the long way, errors included.
+        guard let entry = try? store.find(key, at: Timestamp(seconds: now.seconds), tag: tagRoom),
+            let head = head(of: entry, key, source)
+        else { return nil }
+        return answer(request, answering, wish, entry, head, now, into: &buffer)
+    }
+
+    @inline(__always)
+    private func head(of entry: KnownEntry, _ key: KnownKey, _ source: ServedSource) -> ReadyHead? {
+        if source.index < lastHeads.count, let last = lastHeads[source.index], last.fields.identity == entry.fields {
+            return last
+        }
+        return otherHead(of: entry, key, source)
+    }
+
+    @inline(never)
+    private func otherHead(of entry: KnownEntry, _ key: KnownKey, _ source: ServedSource) -> ReadyHead? {
+        let place = HeadKey(route: source.index, fields: entry.fields)
+        guard let head = heads[place] ?? makeHead(at: place, key, source) else { return nil }
+        while lastHeads.count <= source.index { lastHeads.append(nil) }
+        lastHeads[source.index] = head
+        return head
+    }
+
+    private func makeHead(at place: HeadKey, _ key: KnownKey, _ source: ServedSource) -> ReadyHead? {
+        // The entry may have changed since the look at it: then the long way tells.
+        guard let fields = store.fields(under: key), fields.identity == place.fields else { return nil }
+        let head = ReadyHead(fields, of: source)
+        // Sources whose tiles share nothing get no more than their part; a head is soon made again.
+        if tileHeadBytes + head.cost > bound / 4 { dropTiles() }
+        heads[place] = head
+        tileHeadBytes += head.cost
+        bytes += head.cost
+        keepWithinBound()
+        return head
+    }
+
+    /// Forgets what was made for the sources, because they have changed.
+    func dropTiles() {
+        lastHeads = []
+        heads = heads.filter { $0.key.route < 0 }
+        bytes -= tileHeadBytes
+        tileHeadBytes = 0
+    }
+
+    // MARK: Other resources
+
+    /// Answers for a target of the generic routes; `nil`, and nothing is written, if that is for the long way.
+    ///
+    /// - Parameter via: This proxy's name in `Via`: a request that has come by here before is for the long way.
+    @inline(__always)
+    func answer(
+        _ request: RequestHead, _ answering: borrowing Answering, via: [UInt8], into buffer: inout ByteBuffer
+    ) -> Answered? {
+        guard targets.count > 0, let wish = wish(request), request.fields.present.isDisjoint(with: .cacheWishes),
+            !request.fields.mayHave(via, in: .via), let target = find(request)
+        else { return nil }
+        let now = time.now
+        guard let entry = try? store.find(target.key, at: Timestamp(seconds: now.seconds), tag: tagRoom) else {
+            return nil
+        }
+        if let selection = target.selection, !selection.holds(in: store) { return nil }
+        var head = target.head
+        if head.fields.identity != entry.fields {
+            guard let other = heads[HeadKey(route: -1, fields: entry.fields)] else { return nil }
+            use(other, in: target)
+            head = other
+        }
+        if !target.isUsed { target.isUsed = true }
+        return answer(request, answering, wish, entry, head, now, into: &buffer)
+    }
+
+    @inline(__always)
+    private func find(_ request: RequestHead) -> ReadyTarget? {
+        request.withTargetBytes { bytes in
+            targets.find(ReadyTarget.hash(bytes)) { target in
+                target.isFor(bytes) && target.selection?.matches(request.fields) ?? true
+            }
+        }
+    }
+
+    /// Remembers where the answer to a request is stored.
+    func keep(_ candidate: Candidate, for request: RequestHead, via: Via) {
+        let metadata = candidate.entry.metadata
+        guard bound > 0, candidate.length <= Self.largestBody, !metadata.response.noCache,
+            let key = store.known(candidate.key)
+        else { return }
+        let selection = candidate.choice.flatMap { ReadySelection($0, request.fields, store) }
+        guard candidate.choice == nil || selection != nil else { return }
+        let place = HeadKey(route: -1, fields: metadata.response.identity)
+        let head = heads[place] ?? ReadyHead(metadata.response, via: via)
+        guard head.isUsable else { return }
+        let target = request.withTargetBytes { bytes in
+            bytes.count <= Self.longestTarget ? ReadyTarget(bytes, key, selection, head) : nil
+        }
+        guard let target else { return }
+        while let former = targets.remove(target.hash, where: { $0.isReplaced(by: target) }) { forget(former) }
+        if targets.count(of: target.hash) >= ReadyTargets.variants,
+            let other = targets.remove(target.hash, where: { _ in true })
+        {
+            forget(other)
+        }
+        if heads.updateValue(head, forKey: place) == nil { bytes += head.cost }
+        head.uses += 1
+        targets.insert(target)
+        bytes += target.cost
+        keepWithinBound()
+    }
+
+    private func use(_ head: ReadyHead, in target: ReadyTarget) {
+        head.uses += 1
+        release(target.head)
+        target.head = head
+    }
+
+    private func forget(_ target: ReadyTarget) {
+        bytes -= target.cost
+        release(target.head)
+    }
+
+    private func release(_ head: ReadyHead) {
+        head.uses -= 1
+        guard head.uses == 0 else { return }
+        heads[HeadKey(route: -1, fields: head.fields.identity)] = nil
+        bytes -= head.cost
+    }
+
+    private func keepWithinBound() {
+        while bytes > bound, let target = targets.dropOne() { forget(target) }
+    }
+
+    /// How much there is, for tests.
+    var contents: (targets: Int, heads: Int, bytes: Int) { (targets.count, heads.count, bytes) }
+
+    // MARK: The answer
+
+    @inline(__always)
+    private func answer(
+        _ request: RequestHead, _ answering: borrowing Answering, _ wish: Wish, _ entry: KnownEntry, _ head: ReadyHead,
+        _ now: HTTPDate, into buffer: inout ByteBuffer
+    ) -> Answered? {
+        guard head.isUsable, entry.size <= Self.largestBody, head.hasBody ?? entry.hasBody == entry.hasBody,
+            !head.needsGzip || request.fields.permitsGzip, let tag = tag(of: entry, head)
+        else { return nil }
+        let isNotModified = wish == .changed
+        if isNotModified {
+            guard head.isRevalidatable, tag.isQuotedTag,
+                request.fields.withValue(of: .ifNoneMatch, { $0.elementsEqual(tag) }) ?? false
+            else { return nil }
+        }
+        let isWithoutBody = request.method == .head || isNotModified || !entry.hasBody
+        if head.mustNotBeGzip, isWithoutBody { return nil }
+        let size = isWithoutBody ? 0 : entry.size
+        let body = store.body(of: entry)
+        let start = buffer.writerIndex
+        buffer.reserveCapacity(minimumWritableBytes: head.room + size + 64)
+        let values = ReadyHead.Values(entry: entry, freshness: StoredFreshness(entry), now: now, tag: tag)
+        head.write(values, isNotModified: isNotModified, time, into: &buffer)
+        answering.writeConnection(into: &buffer)
+        buffer.writeStaticString("\r\n")
+        let bodyStart = buffer.writerIndex
+        guard size == 0 || buffer.write(body, size, from: store), !head.mustNotBeGzip || !buffer.isGzip(at: bodyStart)
+        else {
+            buffer.moveWriterIndex(to: start)
+            return nil
+        }
+        return Answered(status: isNotModified ? 304 : head.status, bodyBytes: size, cache: .hit)
+    }
+
+    /// An entry's tag as it is sent; `nil` if only the long way can tell.
+    @inline(__always)
+    private func tag(of entry: KnownEntry, _ head: ReadyHead) -> UnsafeRawBufferPointer? {
+        if entry.tagLength > 0 {
+            let tag = UnsafeRawBufferPointer(tagRoom).part(0, entry.tagLength)
+            for byte in tag where byte < 0x21 || byte > 0x7E { return nil }
+            return tag
+        }
+        guard head.makesTag, entry.hasBody else { return UnsafeRawBufferPointer(start: nil, count: 0) }
+        // As TileFields.tag(_:blob:isDecoded:) does: 32 digits in quotes.
+        guard entry.spellDigest(to: UnsafeMutableRawBufferPointer(rebasing: tagRoom[1...])) else { return nil }
+        tagRoom[0] = 0x22
+        tagRoom[33] = 0x22
+        return UnsafeRawBufferPointer(tagRoom).part(0, 34)
+    }
+}
+
+extension ReadyTarget {
+    /// Whether another target is for the same requests, or one of them for all.
+    fileprivate func isReplaced(by other: ReadyTarget) -> Bool {
+        guard hasTarget(of: other) else { return false }
+        guard let own = selection, let their = other.selection else { return true }
+        return own.equals(their)
+    }
+}
+
+extension UnsafeRawBufferPointer {
+    /// Whether it is one well-formed entity tag: any other may be read as a list.
+    @inline(__always)
+    fileprivate var isQuotedTag: Bool {
+        let start = count > 2 && self[0] == UInt8(ascii: "W") && self[1] == UInt8(ascii: "/") ? 2 : 0
+        guard count >= start + 2, self[start] == 0x22, self[count - 1] == 0x22 else { return false }
+        for i in (start + 1)..<(count - 1) where self[i] == 0x22 { return false }
+        return true
+    }
+}
+
+extension ByteBuffer {
+    /// Whether what lies at a place is gzip.
+    fileprivate func isGzip(at index: Int) -> Bool {
+        getInteger(at: index, as: UInt16.self) == 0x1F8B
+    }
+}
+
+extension HeadFields {
+    /// Whether any line of a field has a text in it; the text stands for a name that nobody else has.
+    @inline(__always)
+    fileprivate func mayHave(_ text: [UInt8], in field: KnownField) -> Bool {
+        guard contains(field) else { return false }
+        guard count(of: field) == 1 else { return true }
+        return withValue(of: field) { value in
+            guard value.count >= text.count else { return false }
+            for start in 0...(value.count - text.count) {
+                var at = 0
+                while at < text.count, value[start + at].lowercased == text[at].lowercased { at += 1 }
+                if at == text.count { return true }
+            }
+            return false
+        } ?? false
+    }
+}
