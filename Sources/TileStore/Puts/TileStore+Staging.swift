@@ -106,7 +106,8 @@ extension TileStore {
         }
     }
 
-    /// Whether a live blob's file is there and right: its bytes are compared where a read would hash them.
+    /// Whether a live blob's file is there and right: where a read would hash it, it is compared with the bytes at hand, or
+    /// hashed where these are many.
     ///
     /// Otherwise the put would rely on a damaged file, and the next read would find a miss.
     private func isThere(
@@ -116,6 +117,12 @@ extension TileStore {
             status.size == Int64(request.size)
         else { return false }
         guard needsCheck(check), let data = request.tile.data else { return true }
+        guard request.size <= Self.mostAtOnce else {
+            // What cannot be read is written anew.
+            do throws(FileError) { return try openBlob(digest, size: request.size, check) != nil } catch {
+                return false
+            }
+        }
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: request.size + 1, alignment: 8)
         defer { buffer.deallocate() }
         let count: Int?
