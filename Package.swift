@@ -115,10 +115,19 @@ let package = Package(
             ],
             swiftSettings: settings),
         .target(
+            name: "CacheEngine",
+            dependencies: [
+                "TileStore",
+                "HTTPCaching",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+            ],
+            swiftSettings: settings),
+        .target(
             name: "TileCache",
             dependencies: [
                 "TileStore",
                 "HTTPCaching",
+                "CacheEngine",
                 "ContentCoding",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ],
@@ -185,6 +194,7 @@ let package = Package(
                 "ContentCoding",
                 "TileStore",
                 "HTTPCaching",
+                "CacheEngine",
                 "HTTPListener",
                 "HTTPWire",
                 "OriginClient",
@@ -237,6 +247,16 @@ let package = Package(
         .testTarget(
             name: "HTTPCachingTests",
             dependencies: [
+                "HTTPCaching",
+                "TileStoreTesting",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+            ],
+            swiftSettings: settings),
+        .testTarget(
+            name: "CacheEngineTests",
+            dependencies: [
+                "CacheEngine",
+                "TileStore",
                 "HTTPCaching",
                 "TileStoreTesting",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
@@ -321,6 +341,7 @@ let package = Package(
             name: "TileProxyServerTests",
             dependencies: [
                 "TileProxyServer",
+                "CacheEngine",
                 "HTTPListener",
                 "HTTPWire",
                 "OriginClient",

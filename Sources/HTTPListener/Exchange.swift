@@ -1,3 +1,4 @@
+import HTTPCaching
 package import HTTPTypes
 import HTTPWire
 package import NIOCore

@@ -108,6 +108,3 @@ private func usualReason(_ status: Int) -> StaticString {
     default: ""
     }
 }
-
-/// Whether a response with this status never has a body (RFC 9110 §6.4.1).
-package func isBodiless(_ status: Int) -> Bool { status < 200 || status == 204 || status == 304 }

@@ -65,6 +65,9 @@ package struct Origin: Hashable, Sendable {
         return port == (isSecure ? 443 : 80) ? name : "\(name):\(port)"
     }
 
+    /// Scheme and authority: what tells it from other origins.
+    package var name: String { "\(scheme)://\(authority)" }
+
     /// `http` or `https`.
     package var scheme: String { isSecure ? "https" : "http" }
 }

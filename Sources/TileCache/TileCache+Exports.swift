@@ -1,2 +1,3 @@
 // An app imports TileCache alone: keys, boxes, limits and reports are the store's own types.
 @_exported public import TileStore
+@_exported public import struct CacheEngine.Backoff

@@ -1,3 +1,4 @@
+import CacheEngine
 public import TileStore
 
 #if canImport(FoundationEssentials)

@@ -1,3 +1,4 @@
+import CacheEngine
 public import TileStore
 
 /// How a cache is opened, and how it treats servers.

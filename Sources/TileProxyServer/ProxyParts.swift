@@ -103,7 +103,7 @@ final class Parts: Sendable {
         await transport.shutdown()
         await secureTransport.shutdown()
         await redirectTransport.shutdown()
-        try await admin.figures.shutdown()
+        await admin.figures.shutdown()
     }
 }
 

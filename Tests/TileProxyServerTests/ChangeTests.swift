@@ -2,6 +2,7 @@ import Testing
 import TileStore
 import TileStoreTesting
 
+@testable import CacheEngine
 @testable import TileProxyServer
 
 /// What an unsafe method does to what is stored, and to what is on its way there (RFC 9111 §4.4).

@@ -83,7 +83,7 @@ struct GenericProxyTests {
     }
 
     @Test
-    func whenTheOneWhoAsksIsGoneOneOfTheOthersAsks() async throws {
+    func whenTheOneWhoAsksIsGoneTheOthersGetTheAnswer() async throws {
         let gate = Gate()
         let origin = try ScriptedOrigin { request, wire in
             gate.wait()
@@ -100,10 +100,11 @@ struct GenericProxyTests {
             // What comes on the same loop after them is answered only once they wait.
             #expect(try proxy.ask("OPTIONS", "*").status == 204)
             first = nil
-            while origin.count < 2 { await Task.yield() }
+            // The reset is there before what is sent after it.
+            #expect(try proxy.ask("OPTIONS", "*").status == 204)
             gate.open()
-            for wire in others { #expect(wire.answer()?.text == "2") }
-            #expect(origin.count == 2)
+            for wire in others { #expect(wire.answer()?.text == "1") }
+            #expect(origin.count == 1)
         }
     }
 

@@ -4,6 +4,7 @@ import Testing
 import TileStore
 import TileStoreTesting
 
+@testable import CacheEngine
 @testable import TileProxyServer
 
 /// Origins that fail are left alone for a while, longer each time, by whom that costs nothing but freshness.

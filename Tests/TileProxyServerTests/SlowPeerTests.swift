@@ -4,6 +4,7 @@ import Testing
 import TileStore
 import TileStoreTesting
 
+@testable import CacheEngine
 @testable import TileProxyServer
 
 /// Clients that send or read slowly, and what they must not take from others.

@@ -1,3 +1,4 @@
+import CacheEngine
 import TileStore
 
 /// Spaces things out in time: the n-th may start n intervals after the first.

@@ -1,3 +1,5 @@
+import CacheEngine
+
 /// Whether a host is asked at all: after several failures in a row it is left alone for a while, then tried with one
 /// request.
 ///

@@ -1,3 +1,4 @@
+import CacheEngine
 import TileStore
 
 /// What failed lately and when it may be tried again: hosts as a whole, and single tiles.

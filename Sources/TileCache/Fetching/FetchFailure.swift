@@ -1,3 +1,4 @@
+import CacheEngine
 import TileStore
 
 /// A fetch that brought nothing: what to tell the caller, and what it means for the next one.

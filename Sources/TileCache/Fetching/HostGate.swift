@@ -1,3 +1,4 @@
+import CacheEngine
 import TileStore
 
 /// Lets at most so many fetches at once go to one host; who waits goes by priority, then by time of arrival.
@@ -151,31 +152,5 @@ final class HostGate: Sendable {
             return nil
         }
         if let next { next.waiter.continuation.resume(returning: next.slot) }
-    }
-}
-
-/// First in, first out, at a constant cost; what was taken out is let go at once.
-struct Queue<Element> {
-    private var items: [Element?] = []
-    private var head = 0
-
-    var count: Int { items.count - head }
-
-    mutating func append(_ item: Element) { items.append(item) }
-
-    mutating func popFirst() -> Element? {
-        guard head < items.count else { return nil }
-        defer {
-            items[head] = nil
-            head += 1
-            if head == items.count {
-                items.removeAll(keepingCapacity: true)
-                head = 0
-            } else if head >= 1024, head * 2 >= items.count {
-                items.removeFirst(head)
-                head = 0
-            }
-        }
-        return items[head]
     }
 }

@@ -47,13 +47,3 @@ package struct CacheClock: Sendable {
             return generator.next()
         })
 }
-
-extension Duration {
-    /// In nanoseconds, kept within what 64 bits hold.
-    var nanoseconds: UInt64 {
-        guard self > .zero else { return 0 }
-        let (seconds, attoseconds) = components
-        guard seconds < 9_000_000_000 else { return 9_000_000_000_000_000_000 }
-        return UInt64(seconds) * 1_000_000_000 + UInt64(attoseconds / 1_000_000_000)
-    }
-}

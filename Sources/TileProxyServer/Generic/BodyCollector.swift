@@ -1,32 +1,11 @@
+import CacheEngine
 import NIOCore
-import TileStore
 
 #if canImport(FoundationEssentials)
 import FoundationEssentials
 #else
 import Foundation
 #endif
-
-/// The memory that bodies may take while they arrive to be stored, over all event loops.
-final class StagingBudget: Sendable {
-    private let limit: Int
-    private let used = Locked(0)
-
-    init(limit: Int) { self.limit = limit }
-
-    func take(_ bytes: Int) -> Bool {
-        used.withLock { used in
-            guard used + bytes <= limit else { return false }
-            used += bytes
-            return true
-        }
-    }
-
-    func give(_ bytes: Int) { used.withLock { $0 -= bytes } }
-
-    /// Whether nobody has taken anything.
-    var isUnused: Bool { used.withLock { $0 == 0 } }
-}
 
 /// Collects a body that is to be stored, up to a limit; beyond it the body is only passed on.
 final class BodyCollector {
@@ -35,14 +14,11 @@ final class BodyCollector {
     private var data = Data()
     private var taken = 0
 
-    /// `nil` if the body is known to be too large.
-    init?(length: Int64?, limit: Int, budget: StagingBudget) {
+    /// - Parameter length: The body's length, if it is known.
+    init(length: Int64?, limit: Int, budget: StagingBudget) {
         self.limit = limit
         self.budget = budget
-        if let length {
-            guard length <= Int64(limit) else { return nil }
-            data.reserveCapacity(min(Int(length), 1 << 20))
-        }
+        if let length { data.reserveCapacity(Int(clamping: min(length, 1 << 20))) }
     }
 
     deinit { budget.give(taken) }
@@ -67,19 +43,4 @@ final class BodyCollector {
         defer { (data, taken) = (Data(), 0) }
         return HeldBody(data, taken, budget)
     }
-}
-
-/// A body that has been collected, with its part of the budget, which it gives back at its end.
-final class HeldBody: Sendable {
-    let data: Data
-    private let taken: Int
-    private let budget: StagingBudget
-
-    fileprivate init(_ data: Data, _ taken: Int, _ budget: StagingBudget) {
-        self.data = data
-        self.taken = taken
-        self.budget = budget
-    }
-
-    deinit { budget.give(taken) }
 }

@@ -1,3 +1,4 @@
+import CacheEngine
 import HTTPListener
 import HTTPTypes
 import NIOCore
@@ -123,12 +124,6 @@ final class BodySender: @unchecked Sendable {
             onFailure(error)
         }
     }
-}
-
-/// A stretch of stored bytes and what is sent before it.
-struct BodyPart: Hashable, Sendable {
-    var prefix: String
-    var bytes: Range<Int64>
 }
 
 extension ByteBuffer {

@@ -1,3 +1,4 @@
+import CacheEngine
 package import HTTPCaching
 package import HTTPListener
 import HTTPTypes
@@ -43,6 +44,8 @@ package final class GenericCache: Sendable {
     let store: TileStore
     let settings: GenericSettings
     let worker: StoreWorker
+    /// What is the generic route's own in the engine.
+    let use: CacheUse
     let flights = Flights()
     let changes = Changes()
     let health: OriginHealth
@@ -59,8 +62,9 @@ package final class GenericCache: Sendable {
         self.routes = routes.sorted { $0.prefix.utf8.count > $1.prefix.utf8.count }
         self.store = store
         self.settings = settings
+        use = CacheUse(policy: settings.policy, storedBodyBytes: settings.storedBodyBytes, name: "tileproxy")
         failures = RepeatedFailures(settings.logger)
-        worker = StoreWorker(store: store, logger: settings.logger)
+        worker = StoreWorker(store: store)
         health = OriginHealth(ticks: settings.ticks, random: settings.random)
         budget = StagingBudget(limit: settings.stagingBytes)
         var tls = TLSConfiguration.makeClientConfiguration()
@@ -68,11 +72,23 @@ package final class GenericCache: Sendable {
         self.tls = routes.contains { $0.origin.isSecure } ? try NIOSSLContext(configuration: tls) : nil
     }
 
+    /// What the store can tell at once.
+    func lookNow(_ request: CacheRequest, _ keys: ResourceKeys) throws -> Lookup {
+        try Lookup.find(request, keys) { try store.openNow($0, wholeUpTo: Candidate.wholeUpTo) }
+    }
+
+    /// What to do where a stored body's file fails while it is being sent.
+    func bodyCannotBeRead(_ key: TileKey) -> (any Error) -> Void {
+        { [failures] error in
+            failures.report(.error, "a stored body cannot be read", ["key": "\(key)", "error": "\(error)"])
+        }
+    }
+
     /// Waits until what is being fetched and stored is stored, then stops; the store itself is the caller's to close.
     package func shutdown(grace: TimeAmount = .seconds(10)) async throws {
         let end = NIODeadline.now() + grace
         while underWay.withLock({ $0 }) > 0, .now() < end { try await Task.sleep(nanoseconds: 5_000_000) }
-        try await worker.shutdown()
+        await worker.shutdown()
     }
 }
 
@@ -85,7 +101,8 @@ package final class GenericProxy: Responder {
     private let viaName: [UInt8]
     private let ready: ReadyAnswers
     private var pools: [Origin: UpstreamPool] = [:]
-    private var active: [ObjectIdentifier: ProxyExchange] = [:]
+    /// The requests and fills that are under way.
+    private var active: [ObjectIdentifier: AnyObject] = [:]
 
     package init(_ cache: GenericCache, loop: any EventLoop, time: LoopTime, ready: ReadyAnswers) {
         self.cache = cache
@@ -123,7 +140,7 @@ package final class GenericProxy: Responder {
         for route in cache.routes {
             guard let rest = route.rest(of: path) else { continue }
             let keys = ResourceKeys(store: cache.store, name: route.name)
-            let request = ProxyRequest(exchange.head, rest: rest, route: route, keys: keys)
+            let request = CacheRequest(exchange.head, rest: rest, route, keys)
             if Via.contains(receivedBy: cache.settings.viaName, in: request.fields) {
                 exchange.reply(508, "This request has come by here before.")
                 return
@@ -133,7 +150,10 @@ package final class GenericProxy: Responder {
                 exchange.reply(400, "A path that begins with //.")
                 return
             }
-            run(ProxyExchange(self, route, keys, request, exchange))
+            let asking = GenericExchange(
+                self, route, keys, request, UpstreamRequest.Body(exchange.head.body), exchange)
+            began(asking)
+            asking.start()
             return
         }
         exchange.reply(404, "There is nothing here.")
@@ -145,14 +165,14 @@ package final class GenericProxy: Responder {
         return head.fields.withValue(of: .maxForwards, \.decimal) ?? nil
     }
 
-    func run(_ exchange: ProxyExchange) {
-        active[ObjectIdentifier(exchange)] = exchange
+    /// A request or a fill is under way, and is kept until it is over.
+    func began(_ part: AnyObject) {
+        active[ObjectIdentifier(part)] = part
         cache.underWay.withLock { $0 += 1 }
-        exchange.start()
     }
 
-    func isOver(_ exchange: ProxyExchange) {
-        guard active.removeValue(forKey: ObjectIdentifier(exchange)) != nil else { return }
+    func isOver(_ part: AnyObject) {
+        guard active.removeValue(forKey: ObjectIdentifier(part)) != nil else { return }
         cache.underWay.withLock { $0 -= 1 }
     }
 
@@ -164,4 +184,27 @@ package final class GenericProxy: Responder {
     }
 
     var ownVia: Via { via }
+}
+
+extension CacheRequest {
+    /// Reads a request below a route.
+    fileprivate init(_ head: RequestHead, rest: String, _ route: ProxyRoute, _ keys: ResourceKeys) {
+        self.init(
+            method: HTTPRequest.Method(rawValue: head.methodText) ?? .get, fields: head.fields.all,
+            target: route.target(rest: rest, query: head.query), key: keys.primary(rest: rest, query: head.query),
+            hasBody: head.body != .none, takesTrailers: head.fields.has("trailers", in: .te))
+        if method == .options, let left = head.fields.withValue(of: .maxForwards, \.decimal) ?? nil {
+            fields[.maxForwards] = String(max(left, 1) - 1)
+        }
+    }
+}
+
+extension UpstreamRequest.Body {
+    fileprivate init(_ body: RequestHead.Body) {
+        switch body {
+        case .none: self = .none
+        case .length(let length): self = .length(length)
+        case .chunked: self = .chunked
+        }
+    }
 }

@@ -1,3 +1,4 @@
+import CacheEngine
 import HTTPWire
 package import OriginClient
 package import TileStore
@@ -75,6 +76,14 @@ package struct ProxyRoute: Hashable, Sendable {
     package func target(rest: String, query: String?) -> String {
         let path = origin.basePath + rest
         return (path.isEmpty ? "/" : path) + (query.map { "?" + $0 } ?? "")
+    }
+
+    /// Which URLs of the origin have keys in the cache.
+    func scope(_ keys: ResourceKeys) -> ResourceScope {
+        let route = self
+        return ResourceScope(origin: origin.name) { path, query in
+            route.rest(ofTargetPath: path).flatMap { keys.primary(rest: $0, query: query) }
+        }
     }
 
     /// What is below the base path in a path at the origin; `nil` if the path is elsewhere.

@@ -1,5 +1,5 @@
+import CacheEngine
 import NIOCore
-import NIOPosix
 package import TileStore
 
 /// The store's own figures, counted on a thread that may wait and kept for a while: counting costs a pass over all
@@ -13,13 +13,10 @@ package final class CacheFigures: Sendable {
         var isCounting = false
     }
     private let store: TileStore
-    private let threads = NIOThreadPool(numberOfThreads: 1)
+    private let threads = BlockingPool(threads: 1)
     private let state = Locked(State())
 
-    package init(store: TileStore) {
-        self.store = store
-        threads.start()
-    }
+    package init(store: TileStore) { self.store = store }
 
     /// The figures, not older than a few seconds; `nil` if the store cannot give any.
     ///
@@ -34,9 +31,9 @@ package final class CacheFigures: Sendable {
         }
         if let known { body(known) }
         guard mustCount else { return }
-        threads.submit { threads in
+        threads.submit {
             // Figures that cannot be had (the store is being closed) are left as they were; those who wait get them.
-            let figures = threads == .active ? try? self.store.statistics() : nil
+            let figures = try? self.store.statistics()
             let done = NIODeadline.now()
             let waiting = self.state.withLock { state in
                 state.isCounting = false
@@ -51,5 +48,5 @@ package final class CacheFigures: Sendable {
     }
 
     /// Ends the counting thread.
-    package func shutdown() async throws { try await threads.shutdownGracefully() }
+    package func shutdown() async { await threads.finish() }
 }

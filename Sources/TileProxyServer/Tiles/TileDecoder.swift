@@ -1,3 +1,4 @@
+import CacheEngine
 import ContentCoding
 import NIOPosix
 import TileStore

@@ -1,3 +1,5 @@
+import CacheEngine
+import HTTPCaching
 import HTTPTypes
 import HTTPWire
 import NIOCore

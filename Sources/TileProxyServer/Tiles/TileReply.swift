@@ -1,3 +1,4 @@
+import CacheEngine
 import ContentCoding
 import HTTPCaching
 import HTTPListener

@@ -1,3 +1,4 @@
+import CacheEngine
 import HTTPCaching
 package import HTTPListener
 import HTTPTypes

@@ -128,7 +128,7 @@ final class TileLab: Sendable {
     func end() async throws {
         await client.shutdown()
         try await server.shutdown()
-        try await admin.figures.shutdown()
+        await admin.figures.shutdown()
         try service.cache.close()
         if FileManager.default.fileExists(atPath: folder) { try FileManager.default.removeItem(atPath: folder) }
     }

@@ -1,33 +1,33 @@
-import HTTPCaching
-import HTTPTypes
-import TileStore
+package import HTTPCaching
+package import HTTPTypes
+package import TileStore
 
 /// A stored response that matches a request.
-struct Candidate: Sendable {
+package struct Candidate: Sendable {
     /// The key that it lies under: the URL's, or a variant's.
-    let key: TileKey
+    package let key: TileKey
     /// The entry.
-    let entry: TileEntry
+    package let entry: TileEntry
     /// Its bytes: in memory, or an open file that is read as the client takes them.
-    let body: StoredBody
+    package let body: StoredBody
     /// The response that the entry was made from.
-    let response: StoredResponse
+    package let response: StoredResponse
     /// How `Vary` chose it; `nil` if the URL has one response for all.
-    let choice: VariantChoice?
+    package let choice: VariantChoice?
     /// What accounts for the memory of bytes that are not stored.
-    var owner: HeldBody?
+    package var owner: HeldBody?
 
     /// The length of the stored body.
-    var length: Int { body.count }
+    package var length: Int { body.count }
 
     /// Bodies up to this size are read whole; larger ones are sent from their files, so that a client that reads slowly
     /// holds no copy of them in memory.
-    static let wholeUpTo = 256 << 10
+    package static let wholeUpTo = 256 << 10
 }
 
 /// An answer that could not be stored, on a full disk say: held in memory for those who have been waiting for it.
-struct HeldAnswer: Sendable {
-    let candidate: Candidate
+package struct HeldAnswer: Sendable {
+    package let candidate: Candidate
     /// The request fields that chose it.
     private let vary: [HTTPField.Name]
     private let fields: HTTPFields
@@ -35,31 +35,31 @@ struct HeldAnswer: Sendable {
     /// - Parameters:
     ///   - vary: The names of the request fields that chose it.
     ///   - request: The request that it answers.
-    init(_ candidate: Candidate, vary: [HTTPField.Name], for request: HTTPFields) {
+    package init(_ candidate: Candidate, vary: [HTTPField.Name], for request: HTTPFields) {
         self.candidate = candidate
         self.vary = vary
         fields = request
     }
 
     /// Whether it answers a request for the same URL.
-    func isFor(_ request: ProxyRequest) -> Bool {
+    package func isFor(_ request: CacheRequest) -> Bool {
         vary.isEmpty
             || Vary.fields(vary).selectionText(for: request.fields) == Vary.fields(vary).selectionText(for: fields)
     }
 }
 
 /// How a variant was chosen.
-struct VariantChoice: Sendable {
+package struct VariantChoice: Sendable {
     /// The entry of the URL's marker.
-    let marker: TileEntry
+    package let marker: TileEntry
     /// The fields that chose it.
-    let names: [HTTPField.Name]
+    package let names: [HTTPField.Name]
     /// Whether all of the URL's responses named these fields.
-    let isOnlyChoice: Bool
+    package let isOnlyChoice: Bool
 }
 
 /// What the store has for a request.
-enum Lookup: Sendable {
+package enum Lookup: Sendable {
     /// Nothing for its URL.
     case miss
     /// Something for its URL, but not for its fields.
@@ -72,8 +72,8 @@ enum Lookup: Sendable {
     /// Looks, by means of a way to read an entry: at the URL's key, and where a marker stands there, at its variants.
     ///
     /// Of several variants that match, the latest counts (RFC 9111 §4.1).
-    static func find(
-        _ request: ProxyRequest, _ keys: ResourceKeys, read: (TileKey) throws -> TileStore.ImmediateOpen
+    package static func find(
+        _ request: CacheRequest, _ keys: ResourceKeys, read: (TileKey) throws -> TileStore.ImmediateOpen
     ) rethrows -> Lookup {
         guard let primary = request.key else { return .miss }
         let tile: OpenedTile
@@ -105,14 +105,14 @@ enum Lookup: Sendable {
 }
 
 extension Candidate {
-    init(key: TileKey, _ tile: OpenedTile, _ choice: VariantChoice?) {
+    package init(key: TileKey, _ tile: OpenedTile, _ choice: VariantChoice?) {
         self.init(
-            key: key, entry: tile.entry, body: tile.body, response: TileProxyServer.response(of: tile.entry.metadata),
+            key: key, entry: tile.entry, body: tile.body, response: storedResponse(of: tile.entry.metadata),
             choice: choice)
     }
 
     /// What stands in for an entry that could not be written.
-    init(key: TileKey, _ metadata: TileMetadata, _ body: StoredBody, _ owner: HeldBody?) {
+    package init(key: TileKey, _ metadata: TileMetadata, _ body: StoredBody, _ owner: HeldBody?) {
         let entry = TileEntry(
             key: key, blob: nil, size: body.count, metadata: metadata, lastUsed: metadata.storedAt, recency: 0,
             isPinned: false)

@@ -1,6 +1,6 @@
-import HTTPCaching
-import HTTPTypes
-import TileStore
+package import HTTPCaching
+package import HTTPTypes
+package import TileStore
 
 // How a response is kept as an entry of the store, and made a response again.
 //
@@ -18,7 +18,7 @@ private let reasonName = ":reason"
 /// - Parameters:
 ///   - fields: Those of ``CachePolicy/fieldsToStore(_:)``.
 ///   - freshness: Its numbers; `storedAt` is the time of receipt.
-func entry(status: HTTPResponse.Status, fields: HTTPFields, freshness: StoredFreshness) -> TileMetadata {
+package func storedEntry(status: HTTPResponse.Status, fields: HTTPFields, freshness: StoredFreshness) -> TileMetadata {
     let receipt = freshness.storedAt
     var headers: [ResponseFields.Header] = []
     var (tag, mediaType, coding, modified): (String?, String?, String?, HTTPDate?)
@@ -52,7 +52,7 @@ func entry(status: HTTPResponse.Status, fields: HTTPFields, freshness: StoredFre
 }
 
 /// The numbers of an entry's freshness; all but whether it is `immutable`, which only its text tells.
-func freshness(of metadata: TileMetadata) -> StoredFreshness {
+package func storedFreshness(of metadata: TileMetadata) -> StoredFreshness {
     StoredFreshness(
         storedAt: HTTPDate(seconds: metadata.storedAt.seconds), initialAge: metadata.initialAge,
         expires: HTTPDate(seconds: metadata.expires.seconds),
@@ -61,7 +61,7 @@ func freshness(of metadata: TileMetadata) -> StoredFreshness {
 }
 
 /// The response that an entry was made from.
-func response(of metadata: TileMetadata) -> StoredResponse {
+package func storedResponse(of metadata: TileMetadata) -> StoredResponse {
     let receipt = HTTPDate(seconds: metadata.storedAt.seconds)
     var fields = HTTPFields()
     var reason = ""
@@ -85,7 +85,7 @@ func response(of metadata: TileMetadata) -> StoredResponse {
     add(.contentEncoding, metadata.response.contentEncoding)
     add(.eTag, metadata.etag)
     add(.lastModified, metadata.lastModified.map { HTTPDate(seconds: $0.seconds).description })
-    var numbers = freshness(of: metadata)
+    var numbers = storedFreshness(of: metadata)
     numbers.immutable = immutable && (CacheControl(fields)?.immutable ?? false)
     let code = min(max(metadata.response.status, 100), 999)
     return StoredResponse(

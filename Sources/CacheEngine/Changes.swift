@@ -1,11 +1,11 @@
-import TileStore
+package import TileStore
 
 /// Knows which resources change while responses for them are on their way, over all event loops.
 ///
 /// A response that was asked for before a change may show the state from before it, so it must not be stored after it
 /// (RFC 9111 §4.4). Every request that may end in storing takes a permit for its resource before it is sent; a change
 /// voids the permits that are out, and waits for what is being written by virtue of one.
-final class Changes: Sendable {
+package final class Changes: Sendable {
     private struct Resource {
         /// How many permits are out.
         var permits = 0
@@ -18,16 +18,18 @@ final class Changes: Sendable {
     }
 
     /// The right to store a response for a resource, unless that changes.
-    struct Permit: Sendable {
-        let resource: TileKey
+    package struct Permit: Sendable {
+        package let resource: TileKey
         fileprivate let changes: UInt64
     }
 
     // Only resources with a permit that is out have a place here.
     private let resources = Locked<[TileKey: Resource]>([:])
 
+    package init() {}
+
     /// Takes a permit; ``giveBack(_:)`` must follow.
-    func takePermit(for resource: TileKey) -> Permit {
+    package func takePermit(for resource: TileKey) -> Permit {
         resources.withLock { resources in
             resources[resource, default: Resource()].permits += 1
             return Permit(resource: resource, changes: resources[resource]?.changes ?? 0)
@@ -35,7 +37,7 @@ final class Changes: Sendable {
     }
 
     /// Gives a permit back.
-    func giveBack(_ permit: Permit) {
+    package func giveBack(_ permit: Permit) {
         resources.withLock { resources in
             resources[permit.resource]?.permits -= 1
             if resources[permit.resource]?.permits == 0 { resources[permit.resource] = nil }
@@ -45,7 +47,7 @@ final class Changes: Sendable {
     /// Begins to write a response; `false` if the resource has changed since the permit was taken.
     ///
     /// If it is `true`, ``endWriting(_:)`` must follow, before the permit is given back.
-    func beginWriting(_ permit: Permit) -> Bool {
+    package func beginWriting(_ permit: Permit) -> Bool {
         resources.withLock { resources in
             guard resources[permit.resource]?.changes == permit.changes else { return false }
             resources[permit.resource]?.writes += 1
@@ -54,7 +56,7 @@ final class Changes: Sendable {
     }
 
     /// The response is written, or could not be.
-    func endWriting(_ permit: Permit) {
+    package func endWriting(_ permit: Permit) {
         let waiters = resources.withLock { resources -> [@Sendable () -> Void] in
             resources[permit.resource]?.writes -= 1
             guard let resource = resources[permit.resource], resource.writes == 0 else { return [] }
@@ -67,7 +69,7 @@ final class Changes: Sendable {
     /// Waits for what is being written for a resource; `false` if nothing is.
     ///
     /// - Parameter written: Called once, on any thread, if it is `true`.
-    func waitForWriting(_ resource: TileKey, written: @escaping @Sendable () -> Void) -> Bool {
+    package func waitForWriting(_ resource: TileKey, written: @escaping @Sendable () -> Void) -> Bool {
         resources.withLock { resources in
             guard resources[resource]?.writes ?? 0 > 0 else { return false }
             resources[resource]?.waiters.append(written)
@@ -79,7 +81,7 @@ final class Changes: Sendable {
     ///
     /// - Parameter settled: Called on any thread once nothing that was asked for before is being written any more.
     /// - Returns: Whether nothing is, so that `settled` will not be called.
-    func change(_ resource: TileKey, settled: @escaping @Sendable () -> Void) -> Bool {
+    package func change(_ resource: TileKey, settled: @escaping @Sendable () -> Void) -> Bool {
         resources.withLock { resources in
             guard let found = resources[resource] else { return true }
             resources[resource]?.changes += 1
@@ -90,5 +92,5 @@ final class Changes: Sendable {
     }
 
     /// How many resources have a permit that is out.
-    var count: Int { resources.withLock { $0.count } }
+    package var count: Int { resources.withLock { $0.count } }
 }

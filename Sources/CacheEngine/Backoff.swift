@@ -25,3 +25,13 @@ public struct Backoff: Hashable, Sendable {
         return half + random % (full - half + 1)
     }
 }
+
+extension Duration {
+    /// In nanoseconds, kept within what 64 bits hold.
+    package var nanoseconds: UInt64 {
+        guard self > .zero else { return 0 }
+        let (seconds, attoseconds) = components
+        guard seconds < 9_000_000_000 else { return 9_000_000_000_000_000_000 }
+        return UInt64(seconds) * 1_000_000_000 + UInt64(attoseconds / 1_000_000_000)
+    }
+}

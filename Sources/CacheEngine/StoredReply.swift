@@ -1,24 +1,23 @@
-import HTTPCaching
-import HTTPTypes
-import HTTPWire
+package import HTTPCaching
+package import HTTPTypes
 
 /// An answer made from a stored response, as the client's conditions and range want it: a value.
-struct StoredReply: Sendable {
+package struct StoredReply: Sendable {
     /// The head.
-    var response: HTTPResponse
+    package var response: HTTPResponse
     /// The length of the body, or of what a GET would have given; `nil` where none is told.
-    var length: Int64?
+    package var length: Int64?
     /// Texts and stretches of the stored bytes that make up the body, in order.
-    var parts: [BodyPart]
+    package var parts: [BodyPart]
     /// What comes after the last part.
-    var suffix = ""
+    package var suffix = ""
 
     /// Makes the answer.
     ///
     /// - Parameters:
     ///   - length: How many bytes are stored.
     ///   - boundary: A random text for several ranges.
-    init(
+    package init(
         _ stored: StoredResponse, to method: HTTPRequest.Method, _ conditions: ClientPreconditions, length: Int64,
         age: Int, boundary: @autoclosure () -> String, now: HTTPDate
     ) {
@@ -47,5 +46,16 @@ struct StoredReply: Sendable {
             response = head
             (self.length, parts) = (0, [])
         }
+    }
+}
+
+/// A stretch of stored bytes and what is sent before it.
+package struct BodyPart: Hashable, Sendable {
+    package var prefix: String
+    package var bytes: Range<Int64>
+
+    package init(prefix: String, bytes: Range<Int64>) {
+        self.prefix = prefix
+        self.bytes = bytes
     }
 }

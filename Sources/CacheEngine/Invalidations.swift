@@ -1,26 +1,23 @@
-import HTTPCaching
-import HTTPTypes
-import OriginClient
+package import HTTPCaching
+package import HTTPTypes
 import TileStore
 
 /// What an answer says about responses that are stored already: a value.
-enum Invalidations {
+package enum Invalidations {
     /// What is to be done to the store before the answer is handed on; `nil` for nothing.
     ///
     /// An unsafe method that succeeded removes what is stored for its URL and for those that `Location` and
     /// `Content-Location` name at the same origin (RFC 9111 §4.4). The answer to a HEAD updates what is stored, or
     /// marks it as stale (§4.3.5).
-    static func job(
-        for response: HTTPResponse, to request: ProxyRequest, _ candidate: Candidate?, _ route: ProxyRoute,
-        _ keys: ResourceKeys, policy: CachePolicy, length: Int64?, now: HTTPDate
+    package static func job(
+        for response: HTTPResponse, to request: CacheRequest, _ candidate: Candidate?, _ scope: ResourceScope,
+        policy: CachePolicy, length: Int64?, now: HTTPDate
     ) -> StoreJob? {
         if request.method == .head { return head(response, request, candidate, policy, length, now) }
-        let origin = route.origin
-        guard !Invalidation.isSafe(request.method),
-            let own = URIReference("\(origin.scheme)://\(origin.authority)\(request.target)")
+        guard !Invalidation.isSafe(request.method), let own = URIReference(scope.origin + request.target)
         else { return nil }
         let found = Invalidation.targets(method: request.method, target: own, response: response).compactMap { uri in
-            route.rest(ofTargetPath: uri.path).flatMap { keys.primary(rest: $0, query: uri.query) }
+            scope.key(uri.path, uri.query)
         }
         return found.isEmpty ? nil : .remove(found)
     }
@@ -31,8 +28,8 @@ enum Invalidations {
     /// The new one is the more recent of the two (RFC 9111 §4): were the old one kept, it would come back as soon as
     /// the origin cannot be reached. Answers that say nothing about the resource (errors, 401, 403, 429, passing
     /// redirections) leave it alone, and so do those to a client that shows credentials, or wants nothing stored.
-    static func superseded(
-        by response: HTTPResponse, to request: ProxyRequest, _ forwarding: Forwarding?, isStored: Bool
+    package static func superseded(
+        by response: HTTPResponse, to request: CacheRequest, _ forwarding: Forwarding?, isStored: Bool
     ) -> StoreJob? {
         guard let forwarding, let candidate = forwarding.candidate, forwarding.cause == .stale, !isStored,
             request.method == .get, !request.asking.noStore, !request.fields.contains(.authorization)
@@ -44,7 +41,7 @@ enum Invalidations {
     }
 
     private static func head(
-        _ response: HTTPResponse, _ request: ProxyRequest, _ candidate: Candidate?, _ policy: CachePolicy,
+        _ response: HTTPResponse, _ request: CacheRequest, _ candidate: Candidate?, _ policy: CachePolicy,
         _ length: Int64?, _ now: HTTPDate
     ) -> StoreJob? {
         guard let candidate else { return nil }

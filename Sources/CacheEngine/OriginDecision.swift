@@ -1,8 +1,8 @@
-import HTTPCaching
-import HTTPTypes
+package import HTTPCaching
+package import HTTPTypes
 
 /// What to do with the head of an origin's answer: a value, decided without a socket, a store or a clock.
-enum OriginDecision: Sendable {
+package enum OriginDecision: Sendable {
     /// Hand it on, and store it if there is an intent to.
     case pass(StoreIntent?)
     /// It confirms what is stored: answer from that, brought up to date.
@@ -15,7 +15,7 @@ enum OriginDecision: Sendable {
     case badGateway
 
     /// What becomes of a stored response that was confirmed.
-    enum Update: Hashable, Sendable {
+    package enum Update: Hashable, Sendable {
         /// It is brought up to date.
         case refresh
         /// It stays as it is: the confirmation was for one client alone.
@@ -23,7 +23,7 @@ enum OriginDecision: Sendable {
         /// It must not stay.
         case remove
 
-        init(_ fresh: FreshenedResponse, of candidate: Candidate) {
+        package init(_ fresh: FreshenedResponse, of candidate: Candidate) {
             switch fresh.storability {
             case .store where mustNotKeepCookies(of: fresh.response.fields, fresh.freshness):
                 // The cookie is for the client that brought the confirmation, and takes nothing from others.
@@ -37,18 +37,18 @@ enum OriginDecision: Sendable {
     }
 
     /// What is to be stored of an answer.
-    struct StoreIntent: Hashable, Sendable {
+    package struct StoreIntent: Hashable, Sendable {
         /// The fields to keep.
-        var fields: HTTPFields
+        package var fields: HTTPFields
         /// The numbers of its freshness.
-        var freshness: StoredFreshness
+        package var freshness: StoredFreshness
         /// Which request fields chose it.
-        var vary: [HTTPField.Name]
+        package var vary: [HTTPField.Name]
     }
 
     /// Decides.
-    static func decide(
-        _ response: HTTPResponse, to request: ProxyRequest, _ forwarding: Forwarding, policy: CachePolicy,
+    package static func decide(
+        _ response: HTTPResponse, to request: CacheRequest, _ forwarding: Forwarding, policy: CachePolicy,
         requestedAt: HTTPDate, receivedAt: HTTPDate
     ) -> OriginDecision {
         let status = response.status.code
@@ -63,7 +63,7 @@ enum OriginDecision: Sendable {
     }
 
     private static func notModified(
-        _ response: HTTPResponse, _ request: ProxyRequest, _ forwarding: Forwarding, _ policy: CachePolicy,
+        _ response: HTTPResponse, _ request: CacheRequest, _ forwarding: Forwarding, _ policy: CachePolicy,
         _ requestedAt: HTTPDate, _ receivedAt: HTTPDate
     ) -> OriginDecision {
         guard let candidate = forwarding.candidate, let question = forwarding.conditional else {
@@ -82,7 +82,7 @@ enum OriginDecision: Sendable {
     }
 
     private static func intent(
-        _ response: HTTPResponse, to request: ProxyRequest, _ policy: CachePolicy, _ requestedAt: HTTPDate,
+        _ response: HTTPResponse, to request: CacheRequest, _ policy: CachePolicy, _ requestedAt: HTTPDate,
         _ receivedAt: HTTPDate
     ) -> StoreIntent? {
         guard policy.storability(of: response, to: request.httpRequest).isStorable else { return nil }
@@ -113,5 +113,5 @@ private func mustNotKeepCookies(of fields: HTTPFields, _ freshness: Freshness) -
 
 extension OriginDecision.StoreIntent {
     /// Whether the response, once stored, may answer others without asking the origin.
-    func isReusable(at now: HTTPDate) -> Bool { !freshness.noCache && freshness.isFresh(at: now) }
+    package func isReusable(at now: HTTPDate) -> Bool { !freshness.noCache && freshness.isFresh(at: now) }
 }

@@ -1,17 +1,22 @@
-import HTTPCaching
-import HTTPTypes
-import TileStore
+package import HTTPCaching
+package import HTTPTypes
+package import TileStore
 
 /// How URLs and request fields become keys of the store.
 ///
 /// The path is written as it is; the query, and the request fields that `Vary` names, only as salted fingerprints. A path
 /// that the store would refuse (too long, odd characters) has no key: it is passed through and never stored.
-struct ResourceKeys: Sendable {
-    let store: TileStore
-    let name: SourceName
+package struct ResourceKeys: Sendable {
+    package let store: TileStore
+    package let name: SourceName
+
+    package init(store: TileStore, name: SourceName) {
+        self.store = store
+        self.name = name
+    }
 
     /// The key of a URL below the route's prefix.
-    func primary(rest: String, query: String?) -> TileKey? {
+    package func primary(rest: String, query: String?) -> TileKey? {
         let fingerprint = query.map { store.fingerprint(of: "query\n" + $0) }
         // A bare prefix and the same with a slash are two resources, and no key has an empty path.
         guard let address = try? ResourceAddress(path: rest.isEmpty ? "~" : rest, query: fingerprint) else {
@@ -21,7 +26,7 @@ struct ResourceKeys: Sendable {
     }
 
     /// The key of the variant for a request, under a marker; `nil` if the marker's fields cannot be told apart.
-    func variant(of primary: TileKey, _ names: [HTTPField.Name], epoch: String, for request: HTTPFields) -> TileKey? {
+    package func variant(of primary: TileKey, _ names: [HTTPField.Name], epoch: String, for request: HTTPFields) -> TileKey? {
         guard case .resource(let resource) = primary.address,
             let selection = Vary.fields(names).selectionText(for: request),
             let address = try? ResourceAddress(
@@ -36,24 +41,24 @@ struct ResourceKeys: Sendable {
 ///
 /// It has no body. Its epoch is part of every variant's fingerprint, so that removing the marker removes them all, though
 /// nobody knows their keys.
-struct VaryMarker: Hashable, Sendable {
+package struct VaryMarker: Hashable, Sendable {
     /// The sets of fields that responses named, the latest first.
-    var sets: [[HTTPField.Name]]
+    package var sets: [[HTTPField.Name]]
     /// A random text of this marker.
-    var epoch: String
+    package var epoch: String
 
     /// A name that no field can have.
     private static let setName = ":vary"
     private static let epochName = ":epoch"
     private static let limit = 4
 
-    init(sets: [[HTTPField.Name]], epoch: String) {
+    package init(sets: [[HTTPField.Name]], epoch: String) {
         self.sets = sets
         self.epoch = epoch
     }
 
     /// Reads a marker; `nil` if the entry is a response.
-    init?(_ metadata: TileMetadata) {
+    package init?(_ metadata: TileMetadata) {
         var (sets, epoch): ([[HTTPField.Name]], String?) = ([], nil)
         for header in metadata.response.headers {
             switch header.name {
@@ -69,12 +74,12 @@ struct VaryMarker: Hashable, Sendable {
     }
 
     /// The marker with a set in front of its others.
-    func adding(_ names: [HTTPField.Name]) -> VaryMarker {
+    package func adding(_ names: [HTTPField.Name]) -> VaryMarker {
         VaryMarker(sets: Array(([names] + sets.filter { $0 != names }).prefix(Self.limit)), epoch: epoch)
     }
 
     /// The entry that says it.
-    func metadata(at now: HTTPDate) -> TileMetadata {
+    package func metadata(at now: HTTPDate) -> TileMetadata {
         let headers =
             sets.map { set in
                 ResponseFields.Header(name: Self.setName, value: set.map(\.canonicalName).joined(separator: ","))

@@ -5,36 +5,53 @@ import TileStore
 ///
 /// They are started when they are needed, up to a number, and end with the pool. Nothing here runs on the cooperative
 /// pool, so a slow disk delays tiles and never other tasks.
-final class BlockingPool: Sendable {
+package final class BlockingPool: Sendable {
     private struct State {
         var work = Queue<@Sendable () -> Void>()
         var threads = 0
         var idle = 0
         var isClosed = false
+        /// Called when the last thread has ended.
+        var ended: [@Sendable () -> Void] = []
     }
 
     private let state = Monitor(State())
     private let most: Int
 
     /// A pool of at most so many threads.
-    init(threads: Int) { most = max(1, threads) }
+    package init(threads: Int) { most = max(1, threads) }
 
     deinit { close() }
 
     /// Lets the threads end once all work is done.
-    func close() {
+    package func close() {
         state.withLock { $0.isClosed = true }
         state.wakeAll()
     }
 
+    /// Lets the threads end once all work is done, and waits for that.
+    package func finish() async {
+        await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
+            let isOver = state.withLock { state in
+                state.isClosed = true
+                guard state.threads > 0 else { return true }
+                state.ended.append { continuation.resume() }
+                return false
+            }
+            state.wakeAll()
+            if isOver { continuation.resume() }
+        }
+    }
+
     /// Runs a body on one of the threads.
-    func run<R: Sendable>(_ body: @escaping @Sendable () throws -> R) async throws -> R {
+    package func run<R: Sendable>(_ body: @escaping @Sendable () throws -> R) async throws -> R {
         try await withCheckedThrowingContinuation { continuation in
             submit { continuation.resume(with: Result { try body() }) }
         }
     }
 
-    private func submit(_ work: @escaping @Sendable () -> Void) {
+    /// Has something done on one of the threads.
+    package func submit(_ work: @escaping @Sendable () -> Void) {
         let startsThread = state.withLock { state -> Bool in
             state.work.append(work)
             guard state.idle < state.work.count, state.threads < most else { return false }
@@ -44,7 +61,7 @@ final class BlockingPool: Sendable {
         guard startsThread else { return state.wakeOne() }
         let state = self.state
         let thread = Thread { Self.serve(state) }
-        thread.name = "tile-cache-files"
+        thread.name = "tile-cache-work"
         thread.start()
     }
 
@@ -61,7 +78,15 @@ final class BlockingPool: Sendable {
                 state.threads -= 1
                 return .some(nil)
             }
-            guard let work else { return }
+            guard let work else {
+                let ended = state.withLock { state -> [@Sendable () -> Void] in
+                    guard state.threads == 0 else { return [] }
+                    defer { state.ended = [] }
+                    return state.ended
+                }
+                for end in ended { end() }
+                return
+            }
             work()
         }
     }

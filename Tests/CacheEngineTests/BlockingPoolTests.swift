@@ -1,7 +1,7 @@
 import Testing
 import TileStore
 
-@testable import TileCache
+@testable import CacheEngine
 
 @Suite(.timeLimit(.minutes(60)))
 struct BlockingPoolTests {
@@ -48,6 +48,19 @@ struct BlockingPoolTests {
             #expect(sum == 190)
             #expect(try await pool.run { 7 } == 7)
         }
+    }
+
+    @Test func finishingWaitsForWhatIsUnderWay() async {
+        for threads in 1...3 {
+            let pool = BlockingPool(threads: threads)
+            let done = Locked(0)
+            for _ in 0..<50 { pool.submit { done.withLock { $0 += 1 } } }
+            await pool.finish()
+            #expect(done.withLock { $0 } == 50)
+            // Whoever comes later is told at once.
+            await pool.finish()
+        }
+        await BlockingPool(threads: 1).finish()
     }
 
     /// A closure holds a tile's bytes: done with, it must not be kept until the queue is empty for once.

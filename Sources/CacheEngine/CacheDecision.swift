@@ -1,8 +1,8 @@
-import HTTPCaching
-import HTTPTypes
+package import HTTPCaching
+package import HTTPTypes
 
 /// What to do with a request, given what is stored: a value, decided without a socket, a store or a clock.
-enum CacheDecision: Sendable {
+package enum CacheDecision: Sendable {
     /// Answer from the store; with a refresh behind the client's back if it is stale.
     case serve(Candidate, age: Int, isStale: Bool, refresh: Bool)
     /// Answer 504: the client wanted a stored response only (RFC 9111 §5.2.1.7).
@@ -11,7 +11,7 @@ enum CacheDecision: Sendable {
     case forward(Forwarding)
 
     /// Decides.
-    static func decide(_ request: ProxyRequest, _ lookup: Lookup, at now: HTTPDate) -> CacheDecision {
+    package static func decide(_ request: CacheRequest, _ lookup: Lookup, at now: HTTPDate) -> CacheDecision {
         guard request.isForCache else {
             let isRead = request.method == .get || request.method == .head
             return .forward(Forwarding(request, nil, isRead ? .bypass : .method))
@@ -40,21 +40,21 @@ enum CacheDecision: Sendable {
 }
 
 /// How a request goes to the origin, and what may be made of the answer.
-struct Forwarding: Sendable {
+package struct Forwarding: Sendable {
     /// The stored response that is asked about, if there is one.
-    let candidate: Candidate?
+    package let candidate: Candidate?
     /// Why, for `Cache-Status`.
-    let cause: CacheStatus.Forward
+    package let cause: CacheStatus.Forward
     /// The question about what is stored; `nil` where the client's own conditions go on as they are.
-    let conditional: ConditionalRequest?
+    package let conditional: ConditionalRequest?
     /// The fields to send.
-    let fields: HTTPFields
+    package let fields: HTTPFields
     /// Whether others may wait for this answer, or this request for another's.
     ///
     /// Not if the client has conditions, a range or wishes of its own, for then its answer is not everybody's.
-    let mayCollapse: Bool
+    package let mayCollapse: Bool
 
-    init(_ request: ProxyRequest, _ candidate: Candidate?, _ cause: CacheStatus.Forward) {
+    package init(_ request: CacheRequest, _ candidate: Candidate?, _ cause: CacheStatus.Forward) {
         self.cause = cause
         guard let candidate else {
             self.candidate = nil

@@ -1,6 +1,4 @@
-import HTTPCaching
-import OriginClient
-import TileCache
+package import HTTPCaching
 import TileStore
 
 /// Whether an origin that has failed is asked again by a request that could do without it: a value, without a clock.
@@ -8,11 +6,11 @@ import TileStore
 /// After each failure in a row such requests are answered from what is stored for longer; then one of them asks, and the
 /// others go on as before until it is known what came of it. Requests that nothing stored can answer ask all the same, and
 /// what becomes of them counts too.
-struct OriginBackoff: Equatable {
+package struct OriginBackoff: Equatable {
     /// How long it is left alone: up to a minute, as it may be back at any time.
-    static let rule = Backoff(first: .seconds(1), longest: .seconds(60))
+    package static let rule = Backoff(first: .seconds(1), longest: .seconds(60))
     /// A request that has told nothing for so long is given up.
-    static let patience: UInt64 = 60_000_000_000
+    package static let patience: UInt64 = 60_000_000_000
 
     private var failures = 0
     private var until: UInt64 = 0
@@ -21,11 +19,11 @@ struct OriginBackoff: Equatable {
     private(set) var last = OriginFailure.unreachable
 
     /// Nothing is known against the origin.
-    var isUnblemished: Bool { failures == 0 }
+    package var isUnblemished: Bool { failures == 0 }
 
     /// Whether a request that could be answered from what is stored may ask; if so while something is known against the
     /// origin, what becomes of it must be told.
-    mutating func mayAsk(at now: UInt64) -> Bool {
+    package mutating func mayAsk(at now: UInt64) -> Bool {
         guard failures > 0 else { return true }
         if now < until { return false }
         if let askedSince, now < askedSince &+ Self.patience { return false }
@@ -36,7 +34,7 @@ struct OriginBackoff: Equatable {
     /// The origin gave no answer, or one that says that it cannot.
     ///
     /// Those that were under way when it was left alone say nothing new.
-    mutating func failed(_ failure: OriginFailure, at now: UInt64, random: UInt64) {
+    package mutating func failed(_ failure: OriginFailure, at now: UInt64, random: UInt64) {
         last = failure
         guard failures == 0 || now >= until else { return }
         failures += 1
@@ -45,10 +43,10 @@ struct OriginBackoff: Equatable {
     }
 
     /// The origin answered.
-    mutating func answered() { self = OriginBackoff() }
+    package mutating func answered() { self = OriginBackoff() }
 
     /// The one who was to ask is gone: the next one may.
-    mutating func abandoned() { askedSince = nil }
+    package mutating func abandoned() { askedSince = nil }
 }
 
 /// What is known of one origin: a value, without a clock.
@@ -56,11 +54,11 @@ struct OriginBackoff: Equatable {
 /// An origin that cannot be connected to is away, whatever it was asked. One that takes a question and drops it, or answers
 /// it as a gateway does that got no answer, may have trouble with that question alone: only that one is left alone, until
 /// several different ones have failed so with no answer to anything in between.
-struct OriginState: Equatable {
+package struct OriginState: Equatable {
     /// So many different questions in a row, without an answer, and the origin counts as failing.
-    static let several = 3
+    package static let several = 3
     /// So many questions are remembered, at most; to forget one costs one request.
-    static let mostQuestions = 256
+    package static let mostQuestions = 256
 
     private(set) var origin = OriginBackoff()
     private var questions: [Int: OriginBackoff] = [:]
@@ -68,14 +66,14 @@ struct OriginState: Equatable {
     private var suspects: Set<Int> = []
 
     /// Nothing is known against the origin.
-    var isUnblemished: Bool { origin.isUnblemished && questions.isEmpty }
+    package var isUnblemished: Bool { origin.isUnblemished && questions.isEmpty }
     /// How many questions are remembered.
-    var questionCount: Int { questions.count }
+    package var questionCount: Int { questions.count }
 
     /// What a request that could be answered from what is stored does.
     ///
     /// - Parameter question: What names the question, such as the hash of its URL.
-    mutating func leave(_ question: Int, at now: UInt64) -> OriginHealth.Leave {
+    package mutating func leave(_ question: Int, at now: UInt64) -> OriginHealth.Leave {
         let isSuspect = questions[question] != nil
         if origin.isUnblemished, !isSuspect { return .ask }
         // Asked in this order: a question that is left alone must not use up the origin's one attempt.
@@ -93,7 +91,7 @@ struct OriginState: Equatable {
     /// A question got no answer, or one that says that the origin cannot.
     ///
     /// - Parameter isConnecting: Whether there was no connection in the first place.
-    mutating func failed(
+    package mutating func failed(
         _ question: Int, _ failure: OriginFailure, isConnecting: Bool, at now: UInt64, random: UInt64
     ) {
         if !isConnecting {
@@ -110,14 +108,14 @@ struct OriginState: Equatable {
     }
 
     /// The origin answered a question.
-    mutating func answered(_ question: Int) {
+    package mutating func answered(_ question: Int) {
         origin.answered()
         questions[question] = nil
         suspects = []
     }
 
     /// The one who was to ask is gone: the next one may.
-    mutating func abandoned(_ question: Int) {
+    package mutating func abandoned(_ question: Int) {
         origin.abandoned()
         questions[question]?.abandoned()
     }
@@ -126,19 +124,19 @@ struct OriginState: Equatable {
 /// What is known of all origins, over all event loops.
 ///
 /// There are as many as the configuration names.
-final class OriginHealth: Sendable {
-    private let origins = Locked<[Origin: OriginState]>([:])
+package final class OriginHealth: Sendable {
+    private let origins = Locked<[String: OriginState]>([:])
     private let ticks: @Sendable () -> UInt64
     private let random: @Sendable () -> UInt64
 
     /// - Parameter ticks: Nanoseconds of a clock that never goes back.
-    init(ticks: @escaping @Sendable () -> UInt64, random: @escaping @Sendable () -> UInt64) {
+    package init(ticks: @escaping @Sendable () -> UInt64, random: @escaping @Sendable () -> UInt64) {
         self.ticks = ticks
         self.random = random
     }
 
     /// What a request that could be answered from what is stored does.
-    enum Leave: Equatable {
+    package enum Leave: Equatable {
         case ask
         /// Ask, and tell what comes of it: others wait for that.
         case probe
@@ -147,13 +145,13 @@ final class OriginHealth: Sendable {
     }
 
     /// Asks for leave to ask an origin a question.
-    func leave(for origin: Origin, _ question: Int) -> Leave {
+    package func leave(for origin: String, _ question: Int) -> Leave {
         let now = ticks()
         return origins.withLock { origins in origins[origin]?.leave(question, at: now) ?? .ask }
     }
 
     /// The origin failed to answer a question; without a connection if `isConnecting`.
-    func failed(_ origin: Origin, _ question: Int, _ failure: OriginFailure, isConnecting: Bool) {
+    package func failed(_ origin: String, _ question: Int, _ failure: OriginFailure, isConnecting: Bool) {
         let (now, random) = (ticks(), random())
         origins.withLock {
             $0[origin, default: OriginState()].failed(
@@ -162,7 +160,7 @@ final class OriginHealth: Sendable {
     }
 
     /// The origin answered a question.
-    func answered(_ origin: Origin, _ question: Int) {
+    package func answered(_ origin: String, _ question: Int) {
         origins.withLock { origins in
             guard !origins.isEmpty, origins[origin] != nil else { return }
             origins[origin]?.answered(question)
@@ -171,7 +169,7 @@ final class OriginHealth: Sendable {
     }
 
     /// A probe came to nothing.
-    func abandoned(_ origin: Origin, _ question: Int) {
+    package func abandoned(_ origin: String, _ question: Int) {
         origins.withLock { $0[origin]?.abandoned(question) }
     }
 }

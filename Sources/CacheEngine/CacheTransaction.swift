@@ -1,0 +1,322 @@
+package import HTTPCaching
+package import HTTPTypes
+package import TileStore
+
+/// One client's request on its way through the cache: decides, and does nothing itself.
+///
+/// It is told what happens, one ``Event`` after another, and says what is to be done, as ``Action``s in order. It answers
+/// its client exactly once: by ``Action/answer(_:_:age:_:_:)``, ``Action/relay(_:length:_:)`` or ``Action/refuse(_:_:)``;
+/// after a relayed head only ``Action/abort`` may follow. ``Action/done`` is its last. After the client is gone it answers
+/// nothing.
+///
+/// A value without a socket, a store or a clock; used by one thread at a time.
+package struct CacheTransaction: Sendable {
+    /// What happens.
+    package enum Event: Sendable {
+        /// The request is there.
+        case begin
+        /// What the store has for it. A store that cannot be read counts as ``Lookup/miss``.
+        case looked(Lookup)
+        /// Nothing is being written for its URL any more; whether there was something to wait for.
+        case written(waited: Bool)
+        /// The answer to ``Action/askLeave``.
+        case leave(OriginHealth.Leave)
+        /// The answer to ``Action/fetch(_:_:isProbe:)``: its own fill has been begun.
+        case leads
+        /// The answer to ``Action/fetch(_:_:isProbe:)``: it waits for somebody else's.
+        case follows
+        /// What became of the fill that it follows.
+        case heard(Flights.News)
+        /// What becomes of its own fill.
+        case told(FillNews)
+        /// It has waited for others for as long as a request should.
+        case patienceOver
+        /// The client is gone.
+        case clientGone
+    }
+
+    /// What is to be done.
+    package enum Action: Sendable {
+        /// Look the request up: at once, or where that cannot tell, on a thread that may wait.
+        case look(mayWait: Bool)
+        /// Wait until what is being written for a URL is written; ``Event/written(waited:)`` follows.
+        case awaitWrites(TileKey)
+        /// Ask whether the origin is left alone; ``Event/leave(_:)`` follows.
+        case askLeave
+        /// The leave to try the origin was not used.
+        case abandonProbe
+        /// Ask the origin, or wait for another who does; ``Event/leads`` or ``Event/follows`` comes of it.
+        case fetch(Forwarding, Joining, isProbe: Bool)
+        /// Have ``Event/patienceOver`` come when the time to wait for others is over; it runs from the first time on.
+        case startPatience
+        /// Hear no more of the fill that it follows.
+        case leaveFill
+        /// Answer from what is stored.
+        case answer(Candidate, StoredResponse, age: Int, CacheStatus, ServedFrom)
+        /// Make the answer that was just given ready for the next time.
+        case makeReady(Candidate)
+        /// Have what was just served stale refreshed, if nobody is at it.
+        case refreshBehind(Candidate)
+        /// Hand on the head of the origin's answer; its body comes from the fill.
+        case relay(HTTPResponse, length: Int64?, CacheStatus)
+        /// Answer with an error of the cache's own.
+        case refuse(Refusal, CacheStatus)
+        /// Break the answer off: its head is out, and the rest will not come.
+        case abort
+        /// The request is over.
+        case done
+    }
+
+    /// How a request to the origin stands to those of others.
+    package enum Joining: Sendable {
+        /// It joins a fill of the same key, or begins one that others may join.
+        case shared
+        /// It begins one that nobody may join, and that is known.
+        case closed
+        /// It asks by itself, unknown to others.
+        case unlisted
+    }
+
+    /// Where an answer came from, for logs and figures.
+    package enum ServedFrom: String, Sendable {
+        case hit, stale, revalidated, miss, bypass
+    }
+
+    private enum State {
+        case idle
+        case looking
+        case waitingForWrites(CacheDecision)
+        case askingLeave(Forwarding)
+        case fetching(Forwarding)
+        case following(Forwarding)
+        case leading(Forwarding)
+        case relaying
+        case over
+    }
+
+    /// The request.
+    package let request: CacheRequest
+    private let use: CacheUse
+    private var state = State.idle
+    /// How often it has followed a fill that was stored in the end.
+    private var rounds = 0
+    /// Its answer is somebody else's fill.
+    private var hasWaited = false
+    private var goesAlone = false
+    /// What it waited for was of no use to it.
+    private var waitedInVain = false
+    /// Why it last went towards the origin.
+    private var cause = CacheStatus.Forward.uriMiss
+    private var hasAwaitedWrites = false
+    private var patienceIsOver = false
+    private var isProbe = false
+
+    package init(_ request: CacheRequest, _ use: CacheUse) {
+        self.request = request
+        self.use = use
+    }
+
+    /// Whether it is over.
+    package var isOver: Bool { if case .over = state { true } else { false } }
+
+    /// Takes an event; events that come too late change nothing.
+    package mutating func on(_ event: Event, at now: HTTPDate) -> [Action] {
+        switch (event, state) {
+        case (_, .over): return []
+        case (.clientGone, let before):
+            state = .over
+            let follows = if case .following = before { true } else { false }
+            let unused: [Action] = isProbe ? [.abandonProbe] : []
+            isProbe = false
+            return (follows ? [.leaveFill] : []) + unused + [.done]
+        case (.begin, .idle):
+            guard request.isForCache else { return act(.decide(request, .miss, at: now), now) }
+            return look()
+        case (.looked(.mustWait), .looking): return [.look(mayWait: true)]
+        case (.looked(let lookup), .looking): return act(.decide(request, lookup, at: now), now)
+        case (.written(waited: true), .waitingForWrites): return look()
+        case (.written(waited: false), .waitingForWrites(let decision)): return proceed(decision, now)
+        case (.leave(let leave), .askingLeave(let forwarding)): return take(leave, forwarding, now)
+        case (.leads, .fetching(let forwarding)):
+            // The fill judges the origin from now on.
+            isProbe = false
+            state = .leading(forwarding)
+            return []
+        case (.follows, .fetching(let forwarding)):
+            state = .following(forwarding)
+            defer { isProbe = false }
+            return (isProbe ? [.abandonProbe] : []) + [.startPatience]
+        case (.heard(let news), .following(let forwarding)): return heard(news, forwarding, now)
+        case (.patienceOver, .following(let forwarding)):
+            patienceIsOver = true
+            return [.leaveFill] + goAlone(forwarding, now)
+        case (.patienceOver, _):
+            patienceIsOver = true
+            return []
+        case (.told(let news), .leading(let forwarding)): return told(news, forwarding, now)
+        case (.told(.ended), .relaying): return end([])
+        case (.told(.failed), .relaying): return end([.abort])
+        default: return []
+        }
+    }
+
+    private mutating func look() -> [Action] {
+        state = .looking
+        return [.look(mayWait: false)]
+    }
+
+    private mutating func end(_ actions: [Action]) -> [Action] {
+        state = .over
+        let unused: [Action] = isProbe ? [.abandonProbe] : []
+        isProbe = false
+        return actions + unused + [.done]
+    }
+
+    // MARK: Decisions
+
+    private mutating func act(_ decision: CacheDecision, _ now: HTTPDate) -> [Action] {
+        if case .serve = decision { return proceed(decision, now) }
+        // Who has seen an answer's end must find it here, so what is just being stored for the URL is waited for, once.
+        guard let key = request.key, request.isForCache, !hasAwaitedWrites else { return proceed(decision, now) }
+        hasAwaitedWrites = true
+        state = .waitingForWrites(decision)
+        return [.awaitWrites(key)]
+    }
+
+    private mutating func proceed(_ decision: CacheDecision, _ now: HTTPDate) -> [Action] {
+        switch decision {
+        case .serve(let candidate, let age, let isStale, let refresh):
+            return serve(candidate, age: age, isStale: isStale, refresh: refresh, now)
+        case .gatewayTimeout:
+            var status = CacheStatus(cache: use.name)
+            status.detail = "only-if-cached"
+            return end([.refuse(Refusal(status: 504, words: "Nothing that fits is stored."), status)])
+        case .forward(let forwarding): return forward(forwarding, now)
+        }
+    }
+
+    private mutating func serve(
+        _ candidate: Candidate, age: Int, isStale: Bool, refresh: Bool, _ now: HTTPDate
+    ) -> [Action] {
+        var status = CacheStatus(cache: use.name)
+        status.timeToLive = candidate.response.freshness.expires.seconds(since: now)
+        var from = isStale ? ServedFrom.stale : .hit
+        if hasWaited {
+            status.forward = cause
+            status.collapsed = true
+            from = .miss
+        } else {
+            status.hit = true
+        }
+        var actions: [Action] = [.answer(candidate, candidate.response, age: age, status, from)]
+        if !isStale, !hasWaited { actions.append(.makeReady(candidate)) }
+        if refresh { actions.append(.refreshBehind(candidate)) }
+        return end(actions)
+    }
+
+    // MARK: Asking the origin
+
+    /// Asks the origin, or answers from what is stored while an origin that has failed is left alone.
+    private mutating func forward(_ forwarding: Forwarding, _ now: HTTPDate) -> [Action] {
+        // Where stale is forbidden whatever happens, the origin is asked whatever has happened.
+        guard let candidate = forwarding.candidate, !isProbe,
+            candidate.response.freshness.mayServe(after: .unreachable, asking: request.asking, at: now)
+        else { return fetch(forwarding) }
+        state = .askingLeave(forwarding)
+        return [.askLeave]
+    }
+
+    private mutating func take(
+        _ leave: OriginHealth.Leave, _ forwarding: Forwarding, _ now: HTTPDate
+    ) -> [Action] {
+        switch leave {
+        case .ask: break
+        case .probe: isProbe = true
+        case .wait(let failure):
+            guard let candidate = forwarding.candidate else { break }
+            let freshness = candidate.response.freshness
+            guard freshness.mayServe(after: failure, asking: request.asking, at: now) else { break }
+            var status = CacheStatus(cache: use.name)
+            status.hit = true
+            status.timeToLive = freshness.expires.seconds(since: now)
+            status.detail = failure == .unreachable ? "origin-unreachable" : "stale-if-error"
+            return end([.answer(candidate, candidate.response, age: freshness.age(at: now), status, .stale)])
+        }
+        return fetch(forwarding)
+    }
+
+    private mutating func fetch(_ forwarding: Forwarding) -> [Action] {
+        state = .fetching(forwarding)
+        let joining: Joining
+        cause = forwarding.cause
+        if !request.isForCache || request.method != .get || waitedInVain {
+            joining = .unlisted
+        } else {
+            joining = forwarding.mayCollapse && !goesAlone && !patienceIsOver ? .shared : .closed
+        }
+        return [.fetch(forwarding, joining, isProbe: isProbe)]
+    }
+
+    /// Asks by itself, after waiting for somebody else's answer was in vain.
+    ///
+    /// It does not join again: what failed for one may fail for each, one after the other.
+    private mutating func goAlone(_ forwarding: Forwarding, _ now: HTTPDate) -> [Action] {
+        (goesAlone, waitedInVain) = (true, true)
+        return forward(forwarding, now)
+    }
+
+    private mutating func heard(_ news: Flights.News, _ forwarding: Forwarding, _ now: HTTPDate) -> [Action] {
+        switch news {
+        case .stored:
+            rounds += 1
+            hasWaited = true
+            goesAlone = rounds > 1
+            return look()
+        case .held(let answer):
+            goesAlone = true
+            guard answer.isFor(request) else { return goAlone(forwarding, now) }
+            hasWaited = true
+            return act(.decide(request, .found(answer.candidate), at: now), now)
+        case .alone: return goAlone(forwarding, now)
+        case .again: return look()
+        }
+    }
+
+    // MARK: Its own fill
+
+    private mutating func told(_ news: FillNews, _ forwarding: Forwarding, _ now: HTTPDate) -> [Action] {
+        switch news {
+        case .found(let lookup): return act(.decide(request, lookup, at: now), now)
+        case .head(let response, let length, let status):
+            state = .relaying
+            return [.relay(response, length: length, status)]
+        case .confirmed(let candidate, let stored, let status):
+            return end([.answer(candidate, stored, age: stored.freshness.age(at: now), status, .revalidated)])
+        case .useStale(let candidate, let because): return useStale(candidate, because, forwarding, now)
+        case .failed(let trouble):
+            if let candidate = forwarding.candidate,
+                candidate.response.freshness.mayServe(after: .unreachable, asking: request.asking, at: now)
+            {
+                return useStale(candidate, nil, forwarding, now)
+            }
+            let mustRevalidate = forwarding.candidate?.response.freshness.mustRevalidate ?? false
+            var status = CacheStatus(cache: use.name)
+            status.forward = forwarding.cause
+            return end([.refuse(.after(trouble, mustRevalidate: mustRevalidate), status)])
+        case .ended: return end([.abort])
+        }
+    }
+
+    /// Answers from what is stored, because the origin cannot.
+    private mutating func useStale(
+        _ candidate: Candidate, _ because: Int?, _ forwarding: Forwarding, _ now: HTTPDate
+    ) -> [Action] {
+        let freshness = candidate.response.freshness
+        var status = CacheStatus(cache: use.name)
+        status.forward = forwarding.cause
+        status.forwardStatus = because
+        status.timeToLive = freshness.expires.seconds(since: now)
+        status.detail = because == nil ? "origin-unreachable" : "stale-if-error"
+        return end([.answer(candidate, candidate.response, age: freshness.age(at: now), status, .stale)])
+    }
+}

@@ -1,0 +1,369 @@
+package import HTTPCaching
+package import HTTPTypes
+package import TileStore
+
+/// What a fill tells the transaction that it was begun for.
+package enum FillNews: Sendable {
+    /// The answer is stored by now: no question was sent.
+    case found(Lookup)
+    /// The head of an answer to hand on; the body follows, then ``ended``.
+    case head(HTTPResponse, length: Int64?, CacheStatus)
+    /// The origin has confirmed what is stored, which is brought up to date here.
+    case confirmed(Candidate, StoredResponse, CacheStatus)
+    /// The origin answered with an error of this status, and what is stored may stand in (RFC 5861 §4).
+    case useStale(Candidate, status: Int)
+    /// There is no answer, or no more of it.
+    case failed(OriginTrouble)
+    /// The answer that was handed on is complete.
+    case ended
+}
+
+/// One question to an origin: decides what becomes of the answer, and does nothing itself.
+///
+/// It serves the transaction that it was begun for, its owner, and the followers in ``Flights``. Bytes stay with the
+/// driver; the fill says where they go (``Action/route(_:)``). An answer is stored only if the rules allow it, nothing has
+/// changed the resource meanwhile, and the body is complete. ``Action/end`` is its last action, and comes exactly once.
+///
+/// A value without a socket, a store or a clock; used by one thread at a time.
+package struct Fill: Sendable {
+    /// What happens.
+    package enum Event: Sendable {
+        /// - Parameter looksAgain: Whether to look into the tables first. Between the look of the owner and the flight's
+        ///   begin the flight before this one may have landed.
+        case begin(looksAgain: Bool)
+        /// The answer to ``Action/lookAgain``; `nil` if the store could not tell at once.
+        case looked(Lookup?)
+        /// The head of the final answer, with all its fields.
+        case head(HTTPResponse, length: Int64?, requestedAt: HTTPDate)
+        /// What had to be done to the store before the answer goes on is done.
+        case settled
+        /// The body is too large to be collected, or there is no memory for it.
+        case tooMuch
+        /// The answer is complete.
+        case ended
+        /// There is no answer, or no more of it.
+        case failed(OriginTrouble)
+        /// The answer to ``Action/store(_:_:)``: what became of it, and the answer itself, held in memory.
+        case stored(StoreJob.Outcome, HeldBody?)
+        /// The answer to ``Action/store(_:_:)``: the resource has changed meanwhile, so it must not be stored.
+        case mayNotStore
+        /// The answer to ``Action/update(_:)``.
+        case updated(StoreJob.Outcome)
+        /// The owner has left; whether others wait.
+        case ownerLeft(others: Bool)
+        /// The owner has left, and all others have too.
+        case deserted
+    }
+
+    /// Where the bytes of the body go.
+    package enum Route: Hashable, Sendable {
+        /// Nowhere: the body is only read to its end.
+        case drop
+        /// To the owner, at its speed.
+        case relay
+        /// Into memory at the origin's speed, up to a limit, and to the owner at its own speed.
+        case collect(limit: Int)
+    }
+
+    /// What is to be done.
+    package enum Action: Sendable {
+        /// Look the request up without waiting.
+        case lookAgain
+        /// Send the question with these fields.
+        case ask(HTTPFields)
+        /// Give the question up, and its connection.
+        case cancelOrigin
+        /// Tell what became of the question, for those who could do without an answer.
+        case judge(OriginFailure?, isConnecting: Bool)
+        /// The leave to try the origin was not used.
+        case abandonProbe
+        /// Tell an operator that there is no answer.
+        case report(OriginTrouble)
+        /// Before the answer goes on: wait for what is being stored for these URLs and let nothing from before be stored
+        /// for them any more, then do this to the store. The origin is read no further; ``Event/settled`` follows.
+        case settle([TileKey], StoreJob)
+        /// Where the body goes.
+        case route(Route)
+        /// Tell the owner; nothing where it has left.
+        case tellOwner(FillNews)
+        /// Send followers away, and let nobody join any more.
+        case sendFollowersAway(Flights.News)
+        /// Remember whether such an answer is of use to others.
+        case remember(wasOfUse: Bool)
+        /// Store the collected body, unless the resource has changed; ``Event/stored(_:_:)`` or ``Event/mayNotStore``
+        /// follows.
+        case store(OriginDecision.StoreIntent, HTTPResponse.Status)
+        /// Bring what is stored up to date; ``Event/updated(_:)`` follows.
+        case update(StoreJob)
+        /// The fill is over; what followers are told who are left.
+        case end(Flights.News)
+    }
+
+    private enum State {
+        case idle
+        case looking
+        /// The question is out.
+        case asked
+        /// The head is there, and the store is being changed before it goes on.
+        case settling(HTTPResponse, length: Int64?, OriginDecision.StoreIntent?)
+        /// The body goes to the owner, and to nobody else.
+        case relaying
+        case collecting(OriginDecision.StoreIntent, HTTPResponse.Status)
+        case storing(OriginDecision.StoreIntent, HTTPResponse.Status)
+        case updating(Candidate, StoredResponse, StoreJob)
+        case over
+    }
+
+    /// The request that it asks for.
+    package let request: CacheRequest
+    private let use: CacheUse
+    private let scope: ResourceScope
+    private var forwarding: Forwarding
+    private var state = State.idle
+    private var hasOwner: Bool
+    private var hasHead = false
+    /// Others wait for what becomes of this question to an origin that has failed.
+    private var isProbe: Bool
+
+    /// - Parameters:
+    ///   - hasOwner: Whether it is begun for a transaction; a refresh in the background is not.
+    ///   - isProbe: Whether ``OriginHealth`` has given it leave to try an origin that has failed.
+    package init(
+        _ request: CacheRequest, _ forwarding: Forwarding, _ use: CacheUse, _ scope: ResourceScope, hasOwner: Bool,
+        isProbe: Bool
+    ) {
+        self.request = request
+        self.forwarding = forwarding
+        self.use = use
+        self.scope = scope
+        self.hasOwner = hasOwner
+        self.isProbe = isProbe
+    }
+
+    /// Whether it is over.
+    package var isOver: Bool { if case .over = state { true } else { false } }
+    /// What requests that ask the same have in common: those that want different variants do not wait for one another.
+    package var flightKey: TileKey? { Self.flightKey(request, forwarding) }
+
+    /// The same before there is a fill.
+    package static func flightKey(_ request: CacheRequest, _ forwarding: Forwarding) -> TileKey? {
+        forwarding.candidate?.key ?? request.key
+    }
+
+    /// Takes an event; events that come too late change nothing.
+    package mutating func on(_ event: Event, at now: HTTPDate) -> [Action] {
+        switch (event, state) {
+        case (_, .over): return []
+        case (.begin(let looksAgain), .idle):
+            guard looksAgain else { return ask() }
+            state = .looking
+            return [.lookAgain]
+        case (.looked(let lookup), .looking):
+            if let lookup, case .serve = CacheDecision.decide(request, lookup, at: now) {
+                return end(.stored, [.tellOwner(.found(lookup))])
+            }
+            return ask()
+        case (.head(let response, let length, let requestedAt), .asked):
+            return head(response, length, requestedAt, now)
+        case (.settled, .settling(let response, let length, let intent)): return pass(response, length, intent, now)
+        case (.tooMuch, .collecting): return stopCollecting()
+        case (.ended, .relaying): return end(.alone, [.tellOwner(.ended)])
+        case (.ended, .collecting(let intent, let status)):
+            state = .storing(intent, status)
+            return [.store(intent, status)]
+        case (.stored(let outcome, let body), .storing(let intent, let status)):
+            return end(outcome.isStored ? .stored : held(intent, status, body))
+        case (.mayNotStore, .storing): return end(.alone)
+        case (.updated(let outcome), .updating(let candidate, let stored, let job)):
+            return updated(outcome, candidate, stored, job, now)
+        case (.failed(let trouble), _): return failed(trouble)
+        case (.ownerLeft(let others), _): return ownerLeft(others: others)
+        case (.deserted, .looking), (.deserted, .asked): return end(.again, [.cancelOrigin])
+        default: return []
+        }
+    }
+
+    private mutating func ask() -> [Action] {
+        state = .asked
+        return [.ask(forwarding.fields)]
+    }
+
+    private mutating func end(_ news: Flights.News, _ actions: [Action] = []) -> [Action] {
+        state = .over
+        let unused: [Action] = isProbe ? [.abandonProbe] : []
+        isProbe = false
+        return actions + unused + [.end(news)]
+    }
+
+    // MARK: The head
+
+    private mutating func head(
+        _ raw: HTTPResponse, _ length: Int64?, _ requestedAt: HTTPDate, _ now: HTTPDate
+    ) -> [Action] {
+        hasHead = true
+        isProbe = false
+        let status = raw.status.code
+        // What a gateway answers that got no answer itself; any other answer shows that the origin is there.
+        let judgement = Action.judge((502...504).contains(status) ? .status(status) : nil, isConnecting: false)
+        let decision = OriginDecision.decide(
+            raw, to: request, forwarding, policy: use.policy, requestedAt: requestedAt, receivedAt: now)
+        switch decision {
+        case .pass(let intent): return [judgement] + settle(raw, length, intent, now)
+        case .confirmed(let stored, let update): return [judgement, .route(.drop)] + confirm(stored, update, now)
+        case .serveStale:
+            var actions: [Action] = [judgement, .route(.drop), .cancelOrigin]
+            if let candidate = forwarding.candidate { actions.append(.tellOwner(.useStale(candidate, status: status))) }
+            return end(.stored, actions)
+        case .askAgain:
+            // The answer to the question made no sense: once more without it.
+            var plain = request
+            plain.dropConditions()
+            forwarding = Forwarding(plain, nil, forwarding.cause)
+            return [judgement, .cancelOrigin] + ask()
+        case .badGateway:
+            let trouble = OriginTrouble.malformed("a 304 to a request without conditions")
+            return end(.alone, [judgement, .cancelOrigin, .report(trouble), .tellOwner(.failed(trouble))])
+        }
+    }
+
+    /// Does to the store what must be done before the client sees the answer, then hands it on.
+    private mutating func settle(
+        _ raw: HTTPResponse, _ length: Int64?, _ intent: OriginDecision.StoreIntent?, _ now: HTTPDate
+    ) -> [Action] {
+        var response = raw
+        response.headerFields = raw.headerFields.withoutConnectionFields
+        let job =
+            Invalidations.superseded(by: raw, to: request, forwarding, isStored: intent != nil)
+            ?? Invalidations.job(
+                for: raw, to: request, forwarding.candidate, scope, policy: use.policy, length: length, now: now)
+        guard let job else { return pass(response, length, intent, now) }
+        // Who gets the answer to a change may rely on not being shown the past.
+        var gone: [TileKey] = []
+        if case .remove(let keys) = job, !request.isForCache { gone = keys }
+        state = .settling(response, length: length, intent)
+        return [.settle(gone, job)]
+    }
+
+    private mutating func pass(
+        _ response: HTTPResponse, _ length: Int64?, _ intent: OriginDecision.StoreIntent?, _ now: HTTPDate
+    ) -> [Action] {
+        let isTooLarge = length.map { $0 > Int64(use.storedBodyBytes) } ?? false
+        let intent = request.method == .get && !isTooLarge ? intent : nil
+        let isOfUse = intent?.isReusable(at: now) ?? false
+        var actions = remember(wasOfUse: isOfUse)
+        if !isOfUse { actions.append(.sendFollowersAway(.alone)) }
+        var status = CacheStatus(cache: use.name)
+        status.forward = forwarding.cause
+        status.stored = intent != nil
+        if forwarding.candidate != nil { status.forwardStatus = response.status.code }
+        if let intent { status.timeToLive = intent.freshness.expires.seconds(since: now) }
+        actions.append(.tellOwner(.head(response, length: length, status)))
+        if let intent {
+            state = .collecting(intent, response.status)
+            return actions + [.route(.collect(limit: use.storedBodyBytes))]
+        }
+        guard hasOwner else { return end(.alone, actions + [.cancelOrigin]) }
+        state = .relaying
+        return actions + [.route(.relay)]
+    }
+
+    private mutating func stopCollecting() -> [Action] {
+        let actions = remember(wasOfUse: false) + [.sendFollowersAway(.alone)]
+        guard hasOwner else { return end(.alone, actions + [.cancelOrigin]) }
+        state = .relaying
+        return actions + [.route(.relay)]
+    }
+
+    /// Remembers for the next time whether others should wait for such an answer.
+    private func remember(wasOfUse: Bool) -> [Action] {
+        request.method == .get && forwarding.mayCollapse ? [.remember(wasOfUse: wasOfUse)] : []
+    }
+
+    // MARK: Confirmations
+
+    private mutating func confirm(
+        _ stored: StoredResponse, _ update: OriginDecision.Update, _ now: HTTPDate
+    ) -> [Action] {
+        guard let candidate = forwarding.candidate else { return end(.alone) }
+        let job: StoreJob
+        switch update {
+        case .refresh: job = .update(candidate, stored, for: request)
+        case .remove: job = .remove([candidate.key])
+        case .leave: return confirmed(candidate, stored, isStored: false, held: nil, now)
+        }
+        state = .updating(candidate, stored, job)
+        return [.update(job)]
+    }
+
+    private mutating func updated(
+        _ outcome: StoreJob.Outcome, _ candidate: Candidate, _ stored: StoredResponse, _ job: StoreJob,
+        _ now: HTTPDate
+    ) -> [Action] {
+        switch job {
+        case .refresh(_, let metadata) where !outcome.isStored:
+            let held = Candidate(key: candidate.key, metadata, candidate.body, candidate.owner)
+            let answer = HeldAnswer(held, vary: [], for: request.fields)
+            return confirmed(candidate, stored, isStored: false, held: answer, now)
+        // A moved response answers other requests than before: those who wait ask by themselves.
+        case .refresh, .move, .put: return confirmed(candidate, stored, isStored: outcome.isStored, held: nil, now)
+        case .remove: return confirmed(candidate, stored, isStored: false, held: nil, now)
+        }
+    }
+
+    /// - Parameter held: The answer for those who wait, if it could not be stored.
+    private mutating func confirmed(
+        _ candidate: Candidate, _ stored: StoredResponse, isStored: Bool, held: HeldAnswer?, _ now: HTTPDate
+    ) -> [Action] {
+        var status = CacheStatus(cache: use.name)
+        status.forward = forwarding.cause
+        status.forwardStatus = 304
+        status.timeToLive = stored.freshness.expires.seconds(since: now)
+        status.stored = isStored
+        let isReusable = (isStored || held != nil) && !stored.freshness.noCache && stored.freshness.isFresh(at: now)
+        let news = isReusable ? held.map { Flights.News.held($0) } ?? .stored : .alone
+        return end(
+            news, remember(wasOfUse: isReusable) + [.tellOwner(.confirmed(candidate, stored, status))])
+    }
+
+    // MARK: The end
+
+    /// Those who wait are answered also where nothing can be stored: a full disk must not send each of them to the origin.
+    private func held(
+        _ intent: OriginDecision.StoreIntent, _ status: HTTPResponse.Status, _ body: HeldBody?
+    ) -> Flights.News {
+        guard let key = request.key, let body else { return .alone }
+        let metadata = storedEntry(status: status, fields: intent.fields, freshness: intent.freshness)
+        let candidate = Candidate(key: key, metadata, isBodiless(status.code) ? .none : .memory(body.data), body)
+        return .held(HeldAnswer(candidate, vary: intent.vary, for: request.fields))
+    }
+
+    private mutating func failed(_ trouble: OriginTrouble) -> [Action] {
+        switch state {
+        // The answer is there; what becomes of its connection does not matter.
+        case .storing, .updating, .over: return []
+        case .idle, .looking, .asked, .settling, .relaying, .collecting: break
+        }
+        var actions: [Action] = []
+        if trouble.isOrigins(hasHead: hasHead) {
+            isProbe = false
+            actions.append(.judge(.unreachable, isConnecting: trouble.isConnecting))
+        }
+        if trouble.isReported { actions.append(.report(trouble)) }
+        actions.append(.tellOwner(.failed(trouble)))
+        // A connection that was given up says nothing about the answer.
+        return end(trouble == .clientMayBeGone ? .again : .alone, actions)
+    }
+
+    private mutating func ownerLeft(others: Bool) -> [Action] {
+        hasOwner = false
+        switch state {
+        // What is being stored, or taken back, is worth having all the same.
+        case .collecting, .storing, .updating, .settling: return []
+        case .looking, .asked:
+            // Others wait for it. Nobody joins a HEAD, or a question that changes something.
+            return others ? [] : end(.again, [.cancelOrigin])
+        case .idle, .relaying: return end(.again, [.cancelOrigin])
+        case .over: return []
+        }
+    }
+}

@@ -1,0 +1,47 @@
+import TileStore
+
+#if canImport(FoundationEssentials)
+package import FoundationEssentials
+#else
+package import Foundation
+#endif
+
+/// The memory that bodies may take while they arrive to be stored, over all event loops.
+package final class StagingBudget: Sendable {
+    private let limit: Int
+    private let used = Locked(0)
+
+    package init(limit: Int) { self.limit = limit }
+
+    /// Takes a part; `false` if there is not so much left.
+    package func take(_ bytes: Int) -> Bool {
+        used.withLock { used in
+            guard used + bytes <= limit else { return false }
+            used += bytes
+            return true
+        }
+    }
+
+    /// Gives a part back.
+    package func give(_ bytes: Int) { used.withLock { $0 -= bytes } }
+
+    /// Whether nobody has taken anything.
+    package var isUnused: Bool { used.withLock { $0 == 0 } }
+}
+
+/// A body that has been collected, with its part of the budget, which it gives back at its end.
+package final class HeldBody: Sendable {
+    /// All of it.
+    package let data: Data
+    private let taken: Int
+    private let budget: StagingBudget
+
+    /// - Parameter taken: What has been taken from the budget for it.
+    package init(_ data: Data, _ taken: Int, _ budget: StagingBudget) {
+        self.data = data
+        self.taken = taken
+        self.budget = budget
+    }
+
+    deinit { budget.give(taken) }
+}

@@ -1,0 +1,65 @@
+/// Why an origin gave no answer, or no whole one, as far as it decides what a client is told.
+package enum OriginTrouble: Hashable, Sendable {
+    /// There was no connection: refused, no such host, no TLS, an address that is forbidden.
+    case unreachable(String)
+    /// There was no connection in time.
+    case connectTimeout
+    /// It took too long.
+    case timeout
+    /// The connection broke.
+    case closed
+    /// What came is no HTTP, or no answer to the question.
+    case malformed(String)
+    /// Too many requests wait for the origin already.
+    case overloaded
+    /// The client was slow, and others needed the connection.
+    case clientTooSlow
+    /// The client had ended its side, as one does that goes away, and others needed the connection.
+    case clientMayBeGone
+    /// The one who asked gave up.
+    case cancelled
+
+    /// Whether there was no connection in the first place.
+    var isConnecting: Bool {
+        switch self {
+        case .unreachable, .connectTimeout: true
+        default: false
+        }
+    }
+
+    /// Whether it says something about the origin: after the head of an answer only what happens while connecting could,
+    /// and that is over by then.
+    func isOrigins(hasHead: Bool) -> Bool {
+        switch self {
+        case .unreachable, .connectTimeout: true
+        case .timeout, .closed, .malformed: !hasHead
+        case .overloaded, .clientTooSlow, .clientMayBeGone, .cancelled: false
+        }
+    }
+
+    /// Whether an operator is told of it.
+    var isReported: Bool { self != .cancelled && self != .clientMayBeGone }
+}
+
+/// An answer of the cache's own: an error, in a few words.
+package struct Refusal: Hashable, Sendable {
+    /// The status.
+    package let status: Int
+    /// What happened, for people.
+    package let words: String
+
+    /// What a client is told when the origin gave no whole answer and nothing stored may stand in.
+    ///
+    /// - Parameter mustRevalidate: Whether what is stored forbids to be used without the origin (RFC 9111 §5.2.2.2).
+    static func after(_ trouble: OriginTrouble, mustRevalidate: Bool) -> Refusal {
+        switch trouble {
+        case .connectTimeout, .timeout: Refusal(status: 504, words: "The origin did not answer in time.")
+        case .clientTooSlow:
+            Refusal(status: 408, words: "The request came too slowly, and others needed its place.")
+        case .clientMayBeGone: Refusal(status: 503, words: "The connection was ended, and others needed its place.")
+        case .overloaded: Refusal(status: 503, words: "The origin has too much to do.")
+        case .unreachable, .closed, .malformed, .cancelled:
+            Refusal(status: mustRevalidate ? 504 : 502, words: "The origin gave no answer.")
+        }
+    }
+}

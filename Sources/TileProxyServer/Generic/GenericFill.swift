@@ -1,0 +1,335 @@
+import CacheEngine
+import HTTPCaching
+import HTTPListener
+import HTTPTypes
+import HTTPWire
+import Logging
+import NIOCore
+import OriginClient
+import TileStore
+
+/// One question of the generic route to its origin: carries out what its fill says.
+///
+/// Belongs to its event loop and is used on it alone.
+final class GenericFill: @unchecked Sendable {
+    // Sendable so that it can wait for other threads and be called back on its loop; nothing is touched off the loop.
+
+    private let proxy: GenericProxy
+    private let route: ProxyRoute
+    private let keys: ResourceKeys
+    private let body: UpstreamRequest.Body
+    private var fill: Fill
+    private var owner: GenericExchange?
+    private let client: Exchange?
+    private var relay: BodyRelay?
+    private var ticket: Flights.Ticket?
+    private var permit: Changes.Permit?
+    private var call: UpstreamCall?
+    private var askedAt = NIODeadline.uptimeNanoseconds(0)
+    private var length: Int64?
+    private var hasHead = false
+    private var trailers: HTTPFields?
+    private var events: [Fill.Event] = []
+    private var isActing = false
+
+    /// - Parameter owner: The request that it is begun for; `nil` for a refresh in the background.
+    init(
+        _ proxy: GenericProxy, _ route: ProxyRoute, _ keys: ResourceKeys, _ request: CacheRequest,
+        _ forwarding: Forwarding, _ ticket: Flights.Ticket?, owner: GenericExchange?, isProbe: Bool
+    ) {
+        self.proxy = proxy
+        self.route = route
+        self.keys = keys
+        self.ticket = ticket
+        self.owner = owner
+        client = owner?.exchange
+        body = owner?.body ?? .none
+        fill = Fill(
+            request, forwarding, proxy.cache.use, route.scope(keys), hasOwner: owner != nil, isProbe: isProbe)
+        if request.isForCache, let key = request.key { permit = proxy.cache.changes.takePermit(for: key) }
+        relay = BodyRelay(
+            client, proxy.cache.budget,
+            hold: { [weak self] holds in self?.hold(holds) },
+            onFailure: request.key.map { proxy.cache.bodyCannotBeRead($0) } ?? { _ in })
+    }
+
+    private var cache: GenericCache { proxy.cache }
+    private var request: CacheRequest { fill.request }
+
+    /// Begins.
+    func start(looksAgain: Bool) {
+        proxy.began(self)
+        take(.begin(looksAgain: looksAgain))
+    }
+
+    /// Hands an event to the fill, and does what it says.
+    private func take(_ event: Fill.Event) {
+        events.append(event)
+        guard !isActing else { return }
+        isActing = true
+        defer { isActing = false }
+        while !events.isEmpty {
+            for action in fill.on(events.removeFirst(), at: proxy.time.now) { perform(action) }
+        }
+    }
+
+    private func perform(_ action: Fill.Action) {
+        switch action {
+        // What the store cannot tell at once, or at all, is for the origin.
+        case .lookAgain: take(.looked(try? cache.lookNow(request, keys)))
+        case .ask(let fields): ask(fields)
+        case .cancelOrigin:
+            call?.cancel()
+            call = nil
+        case .judge(let failure, let isConnecting): judge(failure, isConnecting: isConnecting)
+        case .abandonProbe: cache.health.abandoned(route.origin.name, request.question)
+        case .report(let trouble): report(trouble)
+        case .settle(let gone, let job):
+            call?.pause()
+            settle(gone[...]) {
+                self.carryOut(job) { _ in
+                    self.take(.settled)
+                    self.call?.resume()
+                }
+            }
+        case .route(let route): relay?.take(route, length: length)
+        case .tellOwner(let news): tellOwner(news)
+        case .sendFollowersAway(let news):
+            if let ticket { cache.flights.close(ticket, news) }
+        case .remember(let wasOfUse):
+            if let key = fill.flightKey { cache.flights.remember(key, wasOfUse: wasOfUse) }
+        case .store(let intent, let status): store(intent, status)
+        case .update(let job): carryOut(job) { self.take(.updated($0)) }
+        case .end(let news): end(news)
+        }
+    }
+
+    private func tellOwner(_ news: FillNews) {
+        guard let owner else { return }
+        switch news {
+        case .head:
+            owner.take(.told(news))
+            relay?.headIsOut()
+        case .ended:
+            _ = relay?.finish(trailers: trailers)
+            owner.take(.told(news))
+        case .found, .confirmed, .useStale, .failed: owner.take(.told(news))
+        }
+    }
+
+    /// Tells what became of the question, for those who could do without an answer.
+    private func judge(_ failure: OriginFailure?, isConnecting: Bool) {
+        if let failure {
+            cache.health.failed(route.origin.name, request.question, failure, isConnecting: isConnecting)
+        } else {
+            cache.health.answered(route.origin.name, request.question)
+        }
+    }
+
+    private func report(_ trouble: OriginTrouble) {
+        // A query may hold secrets.
+        let path = request.target.prefix { $0 != "?" }
+        let metadata: Logger.Metadata = ["upstream": "\(route.name)", "why": "\(trouble)", "path": "\(path)"]
+        cache.failures.report(.warning, "no answer from upstream", kind: route.name.description, metadata)
+    }
+
+    private func end(_ news: Flights.News) {
+        if let ticket { cache.flights.land(ticket, news) }
+        ticket = nil
+        if let permit { cache.changes.giveBack(permit) }
+        permit = nil
+        owner = nil
+        proxy.isOver(self)
+    }
+
+    // MARK: The client
+
+    /// The client is gone.
+    func ownerHasLeft() {
+        guard owner != nil else { return }
+        owner = nil
+        let loop = proxy.loop
+        let others = ticket.map { ticket in
+            cache.flights.leaderLeft(ticket) { loop.execute { self.take(.deserted) } }
+        }
+        relay?.clientIsGone()
+        call?.mayBeUnwanted = false
+        take(.ownerLeft(others: others ?? false))
+    }
+
+    /// The client has ended its side: it is gone, or has nothing more to say and waits.
+    func ownerHasEndedItsSide() {
+        // An upload may have changed something already, and what is sent shows whether the client is there. Where others
+        // wait for the answer, it is wanted.
+        guard !hasHead, body == .none, ticket.map({ !cache.flights.hasFollowers($0) }) ?? true else { return }
+        call?.mayBeUnwanted = true
+    }
+
+    /// The client takes its time, or does so no longer; the connection meanwhile is not one that other requests wait for.
+    private func hold(_ holds: Bool) {
+        if holds { call?.pause() }
+        call?.waitsForClient = holds
+        if !holds { call?.resume() }
+    }
+
+    // MARK: The origin
+
+    private func ask(_ fields: HTTPFields) {
+        askedAt = .now()
+        var fields = fields
+        proxy.ownVia.add(to: &fields)
+        if request.takesTrailers {
+            fields.append(HTTPField(name: .te, value: "trailers"))
+            fields.append(HTTPField(name: .connection, value: "TE"))
+        }
+        let upstream = UpstreamRequest(
+            method: request.method.rawValue, target: request.target, fields: fields, body: body)
+        hasHead = false
+        call = proxy.pool(for: route.origin).call(upstream, receiver: self)
+    }
+
+    /// When the origin was asked, to the nearest second before now.
+    ///
+    /// The clock shows whole seconds: an answer that took milliseconds must not look a second old because the clock
+    /// ticked meanwhile.
+    private var requestedAt: HTTPDate {
+        let elapsed = NIODeadline.now() - askedAt
+        return proxy.time.now.adding(seconds: -((elapsed.nanoseconds + 500_000_000) / 1_000_000_000))
+    }
+
+    // MARK: The store
+
+    /// Goes on once nothing from before is being stored for some resources, nor will be: what is removed must not come
+    /// back.
+    private func settle(_ resources: ArraySlice<TileKey>, then next: @escaping @Sendable () -> Void) {
+        guard let resource = resources.first else {
+            next()
+            return
+        }
+        let loop = proxy.loop
+        let isSettled = cache.changes.change(resource) {
+            loop.execute { self.settle(resources.dropFirst(), then: next) }
+        }
+        if isSettled { settle(resources.dropFirst(), then: next) }
+    }
+
+    /// Stores what was collected, and ends the client's answer.
+    private func store(_ intent: OriginDecision.StoreIntent, _ status: HTTPResponse.Status) {
+        let body = relay?.collected()
+        // First, so that whoever has seen the answer's end waits for the store.
+        let mayStore = permit.map { cache.changes.beginWriting($0) } ?? false
+        let rest = owner == nil ? nil : relay?.finish(body, trailers: trailers)
+        owner?.take(.told(.ended))
+        guard mayStore, let permit, let body, let key = request.key else {
+            take(.mayNotStore)
+            return
+        }
+        let data = isBodiless(status.code) ? nil : body.data
+        let job = StoreJob.put(primary: key, intent, status, body: data, request: request.fields)
+        carryOut(job) { outcome in
+            self.cache.changes.endWriting(permit)
+            if let rest, let place = outcome.place { self.letGo(of: body, rest, place) }
+            self.take(.stored(outcome, body))
+        }
+    }
+
+    /// Has a slow client sent the rest from the file, so that the memory can be used for others.
+    private func letGo(of body: HeldBody, _ rest: BodySender, _ place: (key: TileKey, blob: BlobDigest)) {
+        guard !rest.isOver, body.data.count > Candidate.wholeUpTo else { return }
+        cache.worker.run(on: proxy.loop) { store in
+            let opened = try store.open(place.key, wholeUpTo: Candidate.wholeUpTo)
+            return opened?.entry.blob == place.blob ? opened?.body : nil
+        } then: { result in
+            // What is in memory serves as well.
+            if case .success(.some(let stored)) = result { rest.read(from: stored) }
+        }
+    }
+
+    /// Carries a job out on a thread that may wait, then goes on here; a failure is logged and costs nobody an answer.
+    private func carryOut(_ job: StoreJob, then next: @escaping @Sendable (StoreJob.Outcome) -> Void) {
+        let (keys, cache) = (keys, cache)
+        var writing: Changes.Permit?
+        if case .move = job {
+            // A refresh is tied to the version of the entry. A move writes a response, so it needs the right to.
+            guard let permit, cache.changes.beginWriting(permit) else {
+                next(StoreJob.Outcome(isStored: false))
+                return
+            }
+            writing = permit
+        }
+        cache.worker.run(on: proxy.loop) { [writing] store in
+            defer { if let writing { cache.changes.endWriting(writing) } }
+            return try job.perform(store, keys)
+        } then: { result in
+            switch result {
+            case .success(let outcome): next(outcome)
+            case .failure(let error):
+                cache.failures.report(.error, "an answer could not be stored", ["error": "\(error)"])
+                cache.settings.onNotStored?()
+                next(StoreJob.Outcome(isStored: false))
+            }
+        }
+    }
+}
+
+extension GenericFill: UpstreamReceiver {
+    func upstreamIsReady(_ call: UpstreamCall) {
+        if body != .none { sendBody(call) }
+    }
+
+    /// Hands on the client's body part by part, as fast as the origin takes it.
+    private func sendBody(_ call: UpstreamCall) {
+        // Others do not wait for the connection while this client takes its time.
+        call.waitsForClient = true
+        client?.nextBodyPart { [weak self] part in
+            call.waitsForClient = false
+            switch part {
+            case .bytes(let bytes):
+                call.send(bytes)
+                call.whenWritable { self?.sendBody(call) }
+            case .end(let trailers): call.finish(trailers: trailers)
+            case .failed: call.cancel()
+            }
+        }
+    }
+
+    func upstreamSent(interim: HTTPResponse) {
+        guard interim.status.code != 100, owner != nil else { return }
+        var response = interim
+        response.headerFields = interim.headerFields.withoutConnectionFields
+        client?.sendInterim(response)
+    }
+
+    func upstreamSent(head: HTTPResponse, length: Int64?) {
+        hasHead = true
+        self.length = length
+        take(.head(head, length: length, requestedAt: requestedAt))
+    }
+
+    func upstreamSent(bytes: ByteBuffer) {
+        if !(relay?.append(bytes) ?? true) { take(.tooMuch) }
+    }
+
+    func upstreamEnded(trailers: HTTPFields?) {
+        self.trailers = request.takesTrailers ? trailers : nil
+        take(.ended)
+    }
+
+    func upstreamFailed(_ failure: UpstreamFailure) { take(.failed(OriginTrouble(failure))) }
+}
+
+extension OriginTrouble {
+    init(_ failure: UpstreamFailure) {
+        switch failure {
+        case .unreachable(let why), .forbidden(let why): self = .unreachable(why)
+        case .connectTimeout: self = .connectTimeout
+        case .timeout: self = .timeout
+        case .closed: self = .closed
+        case .malformed(let why): self = .malformed(why)
+        case .overloaded: self = .overloaded
+        case .clientTooSlow: self = .clientTooSlow
+        case .clientMayBeGone: self = .clientMayBeGone
+        case .cancelled: self = .cancelled
+        }
+    }
+}

@@ -1,0 +1,217 @@
+import Foundation
+import HTTPCaching
+import HTTPTypes
+import Testing
+import TileStore
+
+@testable import CacheEngine
+
+/// What a fill does, event by event.
+@Suite(.timeLimit(.minutes(10)))
+struct FillTests {
+    private typealias Event = Fill.Event
+
+    private func run(
+        _ request: CacheRequest, stored: Candidate? = nil, hasOwner: Bool = true, isProbe: Bool = false,
+        _ events: [Event]
+    ) -> [String] {
+        let cause: CacheStatus.Forward = stored == nil ? .uriMiss : .stale
+        var fill = Fill(
+            request, Forwarding(request, stored, cause), MachineLab.use, MachineLab.scope, hasOwner: hasOwner,
+            isProbe: isProbe)
+        return events.map { event in
+            fill.on(event, at: MachineLab.now).map(\.word).joined(separator: ", ")
+        }
+    }
+
+    private func head(_ status: Int, _ fields: HTTPFields = [:], length: Int64? = 5) -> Event {
+        .head(MachineLab.answer(status, fields), length: length, requestedAt: MachineLab.now)
+    }
+
+    private let keep: HTTPFields = [.cacheControl: "max-age=60"]
+
+    @Test
+    func aCacheableAnswerIsHandedOnCollectedAndStored() throws {
+        #expect(
+            run(
+                try MachineLab.request(),
+                [
+                    .begin(looksAgain: true), .looked(.miss), head(200, keep), .ended,
+                    .stored(StoreJob.Outcome(), nil),
+                ])
+                == [
+                    "look again", "ask", "origin is there, of use, owner: 200 stored, collect", "store", "end: stored",
+                ])
+    }
+
+    @Test
+    func theFlightBeforeMayHaveLanded() throws {
+        let found = Lookup.found(try MachineLab.stored("max-age=1000"))
+        #expect(
+            run(try MachineLab.request(), [.begin(looksAgain: true), .looked(found), .failed(.closed)])
+                == ["look again", "owner: found, end: stored", ""])
+        // What is stale by then is no answer.
+        let stale = Lookup.found(try MachineLab.stored("max-age=1"))
+        #expect(run(try MachineLab.request(), [.begin(looksAgain: true), .looked(stale)]).last == "ask")
+    }
+
+    @Test
+    func whatIsOfNoUseToOthersSendsThemAwayAtOnce() throws {
+        #expect(
+            run(try MachineLab.request(), [.begin(looksAgain: false), head(200, [.cacheControl: "no-store"]), .ended])
+                == [
+                    "ask", "origin is there, of no use, followers: alone, owner: 200, pass on", "owner: ended, end: alone",
+                ])
+    }
+
+    @Test
+    func halfABodyIsNeverStored() throws {
+        for trouble in [OriginTrouble.closed, .timeout, .malformed("x"), .clientTooSlow] {
+            let words = run(
+                try MachineLab.request(), [.begin(looksAgain: false), head(200, keep), .failed(trouble), .ended])
+            #expect(words[2] == "report, owner: failed, end: alone")
+            #expect(words[3] == "")
+        }
+    }
+
+    @Test
+    func aBodyThatIsTooLargeIsOnlyHandedOn() throws {
+        let request = try MachineLab.request()
+        #expect(
+            run(request, [.begin(looksAgain: false), head(200, keep, length: 5000)]).last
+                == "origin is there, of no use, followers: alone, owner: 200, pass on")
+        #expect(
+            run(request, [.begin(looksAgain: false), head(200, keep, length: nil), .tooMuch, .ended]).suffix(2)
+                == ["of no use, followers: alone, pass on", "owner: ended, end: alone"])
+        // With nobody to hand it to it is given up.
+        #expect(
+            run(request, hasOwner: false, [.begin(looksAgain: false), head(200, keep, length: nil), .tooMuch]).last
+                == "of no use, followers: alone, cancel, end: alone")
+    }
+
+    @Test
+    func aConfirmationBringsWhatIsStoredUpToDate() throws {
+        let stored = try MachineLab.stored("max-age=1")
+        let confirmed = head(304, [.eTag: "\"1\"", .cacheControl: "max-age=60"], length: nil)
+        #expect(
+            run(
+                try MachineLab.request(), stored: stored,
+                [.begin(looksAgain: false), confirmed, .updated(StoreJob.Outcome()), .ended])
+                == ["ask if not \"1\"", "origin is there, drop, update", "of use, owner: confirmed, end: stored", ""])
+        // On a full disk those who wait get it all the same.
+        #expect(
+            run(
+                try MachineLab.request(), stored: stored,
+                [.begin(looksAgain: false), confirmed, .updated(StoreJob.Outcome(isStored: false))]
+            ).last == "of use, owner: confirmed, end: held")
+    }
+
+    @Test
+    func aConfirmationOfSomethingElseIsAskedAboutOnceMore() throws {
+        let stored = try MachineLab.stored("max-age=1")
+        #expect(
+            run(
+                try MachineLab.request(), stored: stored,
+                [.begin(looksAgain: false), head(304, [.eTag: "\"2\""], length: nil), head(200, keep)])
+                == [
+                    "ask if not \"1\"", "origin is there, cancel, ask",
+                    "origin is there, owner: 200 stored, collect",
+                ])
+        #expect(
+            run(try MachineLab.request(), [.begin(looksAgain: false), head(304, length: nil)]).last
+                == "origin is there, cancel, report, owner: failed, end: alone")
+    }
+
+    @Test
+    func anErrorOfTheOriginsMayBeAnsweredFromWhatIsStored() throws {
+        let tolerant = try MachineLab.stored("max-age=1, stale-if-error=1000")
+        let strict = try MachineLab.stored("max-age=1, must-revalidate")
+        for status in [500, 502, 503, 504] {
+            let judged = status == 500 ? "origin is there" : "origin failed: status(\(status))"
+            #expect(
+                run(try MachineLab.request(), stored: tolerant, [.begin(looksAgain: false), head(status)]).last
+                    == judged + ", drop, cancel, owner: use stale, \(status), end: stored")
+            #expect(
+                run(try MachineLab.request(), stored: strict, [.begin(looksAgain: false), head(status)]).last
+                    == judged + ", of no use, followers: alone, owner: \(status), pass on")
+        }
+        // RFC 5861 §4 speaks of errors of the server, not of refusals.
+        for status in [403, 429] {
+            #expect(
+                run(try MachineLab.request(), stored: tolerant, [.begin(looksAgain: false), head(status)]).last
+                    == "origin is there, of no use, followers: alone, owner: \(status), pass on")
+        }
+    }
+
+    @Test
+    func aChangeIsSettledBeforeItsAnswerIsSeen() throws {
+        #expect(
+            run(
+                try MachineLab.request(.post, hasBody: true),
+                [.begin(looksAgain: false), head(200), .settled, .ended])
+                == ["ask", "origin is there, settle 1", "followers: alone, owner: 200, pass on", "owner: ended, end: alone"])
+        // It is settled though the client has gone meanwhile.
+        #expect(
+            run(
+                try MachineLab.request(.post, hasBody: true),
+                [.begin(looksAgain: false), head(200), .ownerLeft(others: false), .settled]
+            ).suffix(2) == ["", "followers: alone, owner: 200, cancel, end: alone"])
+    }
+
+    @Test
+    func aFillGoesOnForThoseWhoWaitWhenItsOwnerLeaves() throws {
+        let request = try MachineLab.request()
+        #expect(
+            run(
+                request,
+                [
+                    .begin(looksAgain: false), .ownerLeft(others: true), head(200, keep), .ended,
+                    .stored(StoreJob.Outcome(), nil),
+                ]
+            ).suffix(4) == ["", "origin is there, of use, owner: 200 stored, collect", "store", "end: stored"])
+        #expect(run(request, [.begin(looksAgain: false), .ownerLeft(others: false)]).last == "cancel, end: again")
+        #expect(
+            run(request, [.begin(looksAgain: false), .ownerLeft(others: true), .deserted]).last == "cancel, end: again")
+        // What is being collected is stored, whoever is there.
+        #expect(
+            run(request, [.begin(looksAgain: false), head(200, keep), .ownerLeft(others: false), .deserted, .ended])
+                .suffix(3) == ["", "", "store"])
+    }
+
+    @Test
+    func whatBecomesOfAQuestionIsToldOnce() throws {
+        let request = try MachineLab.request()
+        let stored = try MachineLab.stored("max-age=1")
+        func words(_ events: [Event]) -> [String] { run(request, stored: stored, isProbe: true, events) }
+        #expect(
+            words([.begin(looksAgain: false), .failed(.unreachable("x")), .failed(.closed)]).suffix(2)
+                == ["origin failed: unreachable, no connection, report, owner: failed, end: alone", ""])
+        #expect(
+            words([.begin(looksAgain: false), .failed(.closed)]).last
+                == "origin failed: unreachable, report, owner: failed, end: alone")
+        #expect(
+            words([.begin(looksAgain: false), .failed(.overloaded)]).last
+                == "report, owner: failed, abandon probe, end: alone")
+        #expect(
+            words([.begin(looksAgain: false), .failed(.clientMayBeGone)]).last
+                == "owner: failed, abandon probe, end: again")
+        #expect(words([.begin(looksAgain: false), .ownerLeft(others: false)]).last == "cancel, abandon probe, end: again")
+    }
+
+    @Test
+    func whatChangedMeanwhileIsNotStored() throws {
+        #expect(
+            run(try MachineLab.request(), [.begin(looksAgain: false), head(200, keep), .ended, .mayNotStore]).last
+                == "end: alone")
+    }
+
+    @Test
+    func aFullDiskDoesNotSendThoseWhoWaitToTheOrigin() throws {
+        let body = HeldBody(Data("whole".utf8), 0, StagingBudget(limit: 10))
+        #expect(
+            run(
+                try MachineLab.request(),
+                [.begin(looksAgain: false), head(200, keep), .ended, .stored(StoreJob.Outcome(isStored: false), body)]
+            ).last == "end: held")
+    }
+}
