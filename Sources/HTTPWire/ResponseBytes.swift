@@ -66,6 +66,13 @@ extension ByteBuffer {
         }
     }
 
+    /// Writes a chunk whose bytes are few enough to be copied.
+    package mutating func writeChunk(_ bytes: ByteBuffer) {
+        writeChunkSize(bytes.readableBytes)
+        writeImmutableBuffer(bytes)
+        writeStaticString("\r\n")
+    }
+
     /// Writes the line before a chunk.
     package mutating func writeChunkSize(_ size: Int) {
         writeString(String(size, radix: 16))

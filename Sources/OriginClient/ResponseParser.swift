@@ -36,6 +36,7 @@ struct ResponseParser {
     private var scanner: FieldScanner
     private var statusLine: FieldScanner.Line?
     private var interimCount = 0
+    private var interimBytes = 0
     /// Whether the connection may be used again after this response.
     private(set) var isReusable = true
     /// Whether any byte of the response has come.
@@ -109,7 +110,10 @@ struct ResponseParser {
         if line.status < 200 {
             guard line.status != 101 else { throw Violation(502, "a switch of protocols that nobody asked for") }
             interimCount += 1
-            guard interimCount <= 64 else { throw Violation(502, "too many interim responses") }
+            interimBytes += bytes.readableBytes
+            guard interimCount <= 64, interimBytes <= limits.headBytes else {
+                throw Violation(502, "too many interim responses")
+            }
             return .interim(response)
         }
         if line.minor == 48 || raw.has("close", in: .connection) {
@@ -125,6 +129,9 @@ struct ResponseParser {
     private mutating func frame(_ fields: HeadFields, status: Int) throws(Violation) -> Int64? {
         let length = fields.contains(.transferEncoding) ? nil : try length(fields)
         if isHead || isBodiless(status) {
+            // A 204 says nothing of a body (RFC 9110 §8.6). One that does may send it, and whenever it comes, it must not
+            // be taken for the next response.
+            if status == 204, fields.contains(.transferEncoding) || length ?? 0 > 0 { isReusable = false }
             state = .end(nil)
             return isHead || status == 304 ? length : nil
         }

@@ -16,12 +16,14 @@ package final class UpstreamCall {
     private(set) var isOver = false
     private(set) var requestIsComplete: Bool
     private(set) var isPaused = false
-    /// Whether it waits for its own client: for more of the request's body, or to read more of the response.
+    /// Whether it waits for its own client to send more of the request's body.
+    package var waitsForUpload = false { didSet { tellWaiting() } }
+    /// Whether it waits for its own client to read more of the response.
+    package var waitsForReader = false { didSet { tellWaiting() } }
+    /// Whether the connection knows that it waits for either.
     ///
     /// Meanwhile its connection is not among those that other requests may have to wait for.
-    package var waitsForClient = false {
-        didSet { if waitsForClient != oldValue, !isOver { connection?.callWaitsForClient(waitsForClient) } }
-    }
+    private var waitsForClient = false
     /// Whether its own client has ended its side and may be gone: then it gives its connection up to one that waits.
     ///
     /// Only until the response's head is there. What is sent then shows whether there is somebody.
@@ -35,6 +37,13 @@ package final class UpstreamCall {
         self.request = request
         self.receiver = receiver
         requestIsComplete = request.body == .none
+    }
+
+    private func tellWaiting() {
+        let waits = waitsForUpload || waitsForReader
+        guard waits != waitsForClient else { return }
+        waitsForClient = waits
+        if !isOver { connection?.callWaitsForClient(waits) }
     }
 
     /// Sends a part of the request's body.

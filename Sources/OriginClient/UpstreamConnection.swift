@@ -1,6 +1,8 @@
 import HTTPTypes
 import HTTPWire
 import NIOCore
+import NIOSSL
+import NIOTLS
 
 /// A connection to an origin: one request at a time, its response handed on as it comes.
 final class UpstreamConnection: ChannelDuplexHandler {
@@ -8,10 +10,20 @@ final class UpstreamConnection: ChannelDuplexHandler {
     typealias OutboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
+    /// How far the connection is from carrying requests.
+    private enum Handshake {
+        /// TLS is being agreed upon; the pool waits to be told how that ends.
+        case pending(((Result<Void, any Error>) -> Void)?)
+        case done
+        case failed(any Error)
+    }
+
     private let origin: Origin
     private let limits: UpstreamLimits
     private weak var pool: UpstreamPool?
     private var context: ChannelHandlerContext?
+    private var handshake: Handshake
+    private var handshakeTimer: Scheduled<Void>?
     private var call: UpstreamCall?
     private var parser: ResponseParser?
     private var input = ByteBuffer()
@@ -25,6 +37,7 @@ final class UpstreamConnection: ChannelDuplexHandler {
     /// close_notify do not.
     private var endedInOrder = false
     private var writableCallbacks: [() -> Void] = []
+    private var smallWrites = SmallWrites()
     private var deadline = NIODeadline.distantFuture
     private(set) var usedBefore = false
     private var startedAt: NIODeadline?
@@ -35,6 +48,39 @@ final class UpstreamConnection: ChannelDuplexHandler {
         self.origin = origin
         self.limits = limits
         self.pool = pool
+        handshake = origin.isSecure ? .pending(nil) : .done
+    }
+
+    // MARK: TLS
+
+    /// Tells once whether requests may be sent; over TLS that is only after the handshake.
+    ///
+    /// What was written before would be kept in memory without any bound, an upload too.
+    func whenEstablished(until end: NIODeadline, _ body: @escaping (Result<Void, any Error>) -> Void) {
+        switch handshake {
+        case .done: body(.success(()))
+        case .failed(let error): body(.failure(error))
+        case .pending:
+            handshake = .pending(body)
+            guard let context else { return }
+            let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
+            handshakeTimer = context.eventLoop.scheduleTask(deadline: end) {
+                bound.value.endHandshake(.failure(UpstreamFailure.connectTimeout))
+            }
+        }
+    }
+
+    private func endHandshake(_ result: Result<Void, any Error>) {
+        guard case .pending(let body) = handshake else { return }
+        handshakeTimer?.cancel()
+        handshakeTimer = nil
+        switch result {
+        case .success: handshake = .done
+        case .failure(let error):
+            handshake = .failed(error)
+            closeNow()
+        }
+        body?(result)
     }
 
     var isActive: Bool { context?.channel.isActive ?? false && !inputEnded }
@@ -64,7 +110,10 @@ final class UpstreamConnection: ChannelDuplexHandler {
 
     func send(_ bytes: ByteBuffer, chunked: Bool) {
         guard let context else { return }
-        if chunked {
+        deadline = .now() + limits.head
+        if bytes.readableBytes < SmallWrites.size {
+            sendSmall(bytes, chunked: chunked, context)
+        } else if chunked {
             var line = context.channel.allocator.buffer(capacity: 24)
             line.writeChunkSize(bytes.readableBytes)
             context.write(wrapOutboundOut(line), promise: nil)
@@ -73,7 +122,24 @@ final class UpstreamConnection: ChannelDuplexHandler {
         } else {
             context.writeAndFlush(wrapOutboundOut(bytes), promise: nil)
         }
-        deadline = .now() + limits.head
+    }
+
+    private func sendSmall(_ bytes: ByteBuffer, chunked: Bool, _ context: ChannelHandlerContext) {
+        var part = bytes
+        if chunked {
+            part = context.channel.allocator.buffer(capacity: bytes.readableBytes + 16)
+            part.writeChunk(bytes)
+        }
+        guard smallWrites.add(bytes.readableBytes) else {
+            context.writeAndFlush(wrapOutboundOut(part), promise: nil)
+            return
+        }
+        let written = context.eventLoop.makePromise(of: Void.self)
+        written.futureResult.assumeIsolated().whenSuccess {
+            self.smallWrites.wentOut()
+            self.becameWritable()
+        }
+        context.writeAndFlush(wrapOutboundOut(part), promise: written)
     }
 
     func finishBody(chunked: Bool, trailers: HTTPFields?) {
@@ -87,8 +153,27 @@ final class UpstreamConnection: ChannelDuplexHandler {
     }
 
     func notifyWhenWritable(_ body: @escaping () -> Void) {
-        if context?.channel.isWritable ?? false { body() } else { writableCallbacks.append(body) }
+        if isWritable { body() } else { writableCallbacks.append(body) }
     }
+
+    private var isWritable: Bool { (context?.channel.isWritable ?? false) && !smallWrites.isFull }
+
+    private func becameWritable() {
+        guard isWritable else { return }
+        let callbacks = writableCallbacks
+        writableCallbacks = []
+        for callback in callbacks { callback() }
+    }
+
+    /// Bytes in its buffers: what has come and is not handed on, and what waits for the origin.
+    var bufferedBytes: Int {
+        // Where the channel cannot tell, nothing waits.
+        let output = (try? context?.channel.syncOptions?.getOption(.bufferedWritableBytes)) ?? 0
+        return input.storageCapacity + output
+    }
+
+    /// Waits for a request, and for no longer than an unused connection is kept.
+    func rest() { deadline = .now() + limits.idle }
 
     /// Reads on after a pause.
     func resume() {
@@ -126,14 +211,14 @@ final class UpstreamConnection: ChannelDuplexHandler {
     func giveUpClient(_ failure: UpstreamFailure) {
         guard let call else { return }
         self.call = nil
-        context?.close(promise: nil)
+        closeNow()
         call.fail(failure)
     }
 
     /// The one who asked is gone: the rest of the response is worth nothing, nor is the connection.
     func abandon() {
         call = nil
-        context?.close(promise: nil)
+        closeNow()
     }
 
     private var wantsInput: Bool { call.map { !$0.isPaused } ?? true }
@@ -150,11 +235,12 @@ final class UpstreamConnection: ChannelDuplexHandler {
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        endHandshake(.failure(error))
         if !inputEnded {
             inputEnded = true
             deliver()
         }
-        context.close(promise: nil)
+        closeNow()
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
@@ -162,8 +248,9 @@ final class UpstreamConnection: ChannelDuplexHandler {
             (inputEnded, endedInOrder) = (true, true)
             // In a pause, what has come is handed on later, and the end after it.
             deliver()
-            if call == nil { context.close(promise: nil) }
+            if call == nil { closeNow() }
         }
+        if case .some(.handshakeCompleted) = event as? TLSUserEvent { endHandshake(.success(())) }
         context.fireUserInboundEventTriggered(event)
     }
 
@@ -175,18 +262,21 @@ final class UpstreamConnection: ChannelDuplexHandler {
         var bytes = unwrapInboundIn(data)
         guard call != nil else {
             // Nobody asked for anything: an origin that talks out of turn is not to be used again.
-            context.close(promise: nil)
+            closeNow()
             return
         }
-        if input.readableBytes == 0 { input = bytes } else { input.writeBuffer(&bytes) }
+        if input.readableBytes == 0 {
+            input = bytes
+        } else {
+            // Without this, the buffer would grow with all that ever came before its reader index.
+            input.discardReadBytes()
+            input.writeBuffer(&bytes)
+        }
         deliver()
     }
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {
-        guard context.channel.isWritable else { return }
-        let callbacks = writableCallbacks
-        writableCallbacks = []
-        for callback in callbacks { callback() }
+        becameWritable()
     }
 
     // MARK: Responses
@@ -203,7 +293,7 @@ final class UpstreamConnection: ChannelDuplexHandler {
                 handle(event, call)
             } catch {
                 self.call = nil
-                context?.close(promise: nil)
+                closeNow()
                 call.fail(.malformed("\(error.reason)"))
                 return
             }
@@ -226,11 +316,11 @@ final class UpstreamConnection: ChannelDuplexHandler {
 
     private func finish(_ call: UpstreamCall, _ trailers: HTTPFields?) {
         self.call = nil
-        deadline = .now() + limits.idle
+        rest()
         let mayGoOn =
             (parser?.isReusable ?? false) && call.requestIsComplete && input.readableBytes == 0 && isActive
         parser = nil
-        if mayGoOn { pool?.release(self) } else { context?.close(promise: nil) }
+        if mayGoOn { pool?.release(self) } else { closeNow() }
         call.end(trailers: trailers)
     }
 
@@ -241,7 +331,7 @@ final class UpstreamConnection: ChannelDuplexHandler {
         }
         self.call = nil
         let hasBegun = parser?.hasBegun ?? false
-        context?.close(promise: nil)
+        closeNow()
         if !hasBegun, call.usedKeptConnection, call.request.isRepeatable, !call.wasRepeated, let pool {
             call.wasRepeated = true
             pool.enqueue(call, fresh: true)
@@ -253,6 +343,7 @@ final class UpstreamConnection: ChannelDuplexHandler {
     private func closed() {
         guard context != nil else { return }
         inputEnded = true
+        endHandshake(.failure(UpstreamFailure.unreachable("the connection was closed during the TLS handshake")))
         pool?.forget(self)
         context = nil
         writableCallbacks = []
@@ -266,15 +357,27 @@ final class UpstreamConnection: ChannelDuplexHandler {
     func check(at now: NIODeadline) {
         guard deadline <= now else { return }
         guard let call else {
-            context?.close(promise: nil)
+            closeNow()
             return
         }
         // While the client still sends, only an origin that takes nothing is late.
         guard !call.isPaused, call.requestIsComplete || !writableCallbacks.isEmpty else { return }
         self.call = nil
-        context?.close(promise: nil)
+        closeNow()
         call.fail(.timeout)
     }
 
-    func close() { context?.close(promise: nil) }
+    /// Closes a connection that is not in use.
+    func close() { closeNow() }
+
+    /// Closes at once.
+    ///
+    /// Over TLS the origin is sent a close_notify, and its own is not waited for: nothing that it could still say is of
+    /// use, and the socket would stay open for seconds.
+    private func closeNow() {
+        guard let context else { return }
+        let tls = try? context.pipeline.syncOperations.context(handlerType: NIOSSLClientHandler.self)
+        context.close(promise: nil)
+        tls?.close(promise: nil)
+    }
 }

@@ -21,7 +21,7 @@ package struct UpstreamLimits: Sendable {
     package var heldGrace = TimeAmount.seconds(2)
     /// Requests that wait for one of them.
     package var waiting = 8192
-    /// Bytes of a response's head.
+    /// Bytes of a response's head, and of all interim responses before it.
     package var headBytes = 128 << 10
     /// Fields of a response's head.
     package var fieldCount = 512

@@ -131,6 +131,8 @@ package final class UpstreamPool {
             .channelOption(.tcpOption(.tcp_nodelay), value: 1)
             // An orderly end is then an event of its own, which a reset does not cause.
             .channelOption(.allowRemoteHalfClosure, value: true)
+            // One read at a time, so that a pause takes effect after it.
+            .channelOption(.maxMessagesPerRead, value: 1)
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
                     let pipeline = channel.pipeline.syncOperations
@@ -145,18 +147,26 @@ package final class UpstreamPool {
                 }
             }
             .connect(host: origin.host, port: origin.port)
-        made.hop(to: loop).whenComplete { result in bound.value.opened(result) }
+        let end = NIODeadline.now() + limits.connect
+        made.hop(to: loop).whenComplete { result in bound.value.connected(result, until: end) }
     }
 
-    private func opened(_ result: Result<any Channel, any Error>) {
+    private func connected(_ result: Result<any Channel, any Error>, until end: NIODeadline) {
+        do {
+            let connection = try result.get().pipeline.syncOperations.handler(type: UpstreamConnection.self)
+            connection.whenEstablished(until: end) { result in self.opened(connection, result) }
+        } catch {
+            connecting -= 1
+            failOne(error)
+        }
+    }
+
+    private func opened(_ connection: UpstreamConnection, _ result: Result<Void, any Error>) {
         connecting -= 1
         switch result {
-        case .success(let channel):
-            do {
-                let connection = try channel.pipeline.syncOperations.handler(type: UpstreamConnection.self)
-                all[ObjectIdentifier(connection)] = connection
-                serveNext(on: connection)
-            } catch { failOne(error) }
+        case .success:
+            all[ObjectIdentifier(connection)] = connection
+            serveNext(on: connection)
         case .failure(let error): failOne(error)
         }
     }
@@ -170,6 +180,7 @@ package final class UpstreamPool {
     }
 
     private static func failure(_ error: any Error) -> UpstreamFailure {
+        if let failure = error as? UpstreamFailure { return failure }
         if case .some(.connectTimeout) = error as? ChannelError { return .connectTimeout }
         let lookup = error as? NIOConnectionError
         for cause in [lookup?.dnsAError, lookup?.dnsAAAAError] {
@@ -193,6 +204,7 @@ package final class UpstreamPool {
             connection.start(call)
             return
         }
+        connection.rest()
         idle.append(connection)
     }
 
@@ -236,6 +248,9 @@ package final class UpstreamPool {
         waiting.removeAll { $0.madeAt + limits.head <= now }
         for call in late { call.fail(.timeout) }
     }
+
+    /// Bytes in the buffers of each connection.
+    package var bufferedBytes: [Int] { all.values.map(\.bufferedBytes) }
 
     /// Closes what is idle, for a server that goes down.
     package func close() {

@@ -31,7 +31,8 @@ struct ResponseParserTests {
     @Test(arguments: [
         ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab", "200 2 ab kept"),
         ("HTTP/1.1 200\r\nContent-Length: 2\r\n\r\nab", "200 2 ab kept"),
-        ("HTTP/1.1 204 x\r\nContent-Length: 2\r\n\r\n", "204 - kept"),
+        ("HTTP/1.1 204 x\r\nContent-Length: 0\r\n\r\n", "204 - kept"),
+        ("HTTP/1.1 204 x\r\nContent-Length: 2\r\n\r\n", "204 - closed"),
         ("HTTP/1.1 304 x\r\nContent-Length: 2\r\n\r\n", "304 2 kept"),
         ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n", "200 - a kept"),
         ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 9\r\n\r\n0\r\n\r\n", "200 - closed"),

@@ -37,7 +37,7 @@ struct TLSTests {
     func aCertificateThatNobodyVouchesForIsRefused() async throws {
         try await withOrigin(isSecure: true, answer: Self.answer("secret")) { origin, _ async throws in
             try await withClient(trusting: nil) { client async throws in
-                #expect(try await client.ask(origin.url) == "closed")
+                #expect(try await client.ask(origin.url) == "unreachable")
                 #expect(origin.requests.isEmpty)
             }
         }
@@ -47,7 +47,7 @@ struct TLSTests {
     func anOriginThatSpeaksNoTLSIsRefused() async throws {
         let plain = try await LocalOrigin.start(answer: Self.answer("plain"))
         try await withClient { client async throws in
-            #expect(try await client.ask("https://localhost:\(plain.port)") == "closed")
+            #expect(try await client.ask("https://localhost:\(plain.port)") == "unreachable")
         }
     }
 }

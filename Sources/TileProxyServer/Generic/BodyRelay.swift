@@ -101,8 +101,13 @@ final class BodyRelay {
         waitForClient(client)
     }
 
+    /// Lets the origin wait until the client has taken what was sent to it, before the head too.
+    func waitForReader() {
+        if let exchange { waitForClient(exchange) }
+    }
+
     private func waitForClient(_ client: Exchange) {
-        guard !client.isWritable else { return }
+        guard client.isOpen, !client.isWritable else { return }
         hold(true)
         client.whenWritable { [weak self] in self?.hold(false) }
     }

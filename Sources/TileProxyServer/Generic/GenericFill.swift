@@ -168,7 +168,7 @@ final class GenericFill: @unchecked Sendable {
     /// The client takes its time, or does so no longer; the connection meanwhile is not one that other requests wait for.
     private func hold(_ holds: Bool) {
         if holds { call?.pause() }
-        call?.waitsForClient = holds
+        call?.waitsForReader = holds
         if !holds { call?.resume() }
     }
 
@@ -280,9 +280,9 @@ extension GenericFill: UpstreamReceiver {
     /// Hands on the client's body part by part, as fast as the origin takes it.
     private func sendBody(_ call: UpstreamCall) {
         // Others do not wait for the connection while this client takes its time.
-        call.waitsForClient = true
+        call.waitsForUpload = true
         client?.nextBodyPart { [weak self] part in
-            call.waitsForClient = false
+            call.waitsForUpload = false
             switch part {
             case .bytes(let bytes):
                 call.send(bytes)
@@ -298,6 +298,7 @@ extension GenericFill: UpstreamReceiver {
         var response = interim
         response.headerFields = interim.headerFields.withoutConnectionFields
         client?.sendInterim(response)
+        relay?.waitForReader()
     }
 
     func upstreamSent(head: HTTPResponse, length: Int64?) {

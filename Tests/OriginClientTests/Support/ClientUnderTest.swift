@@ -21,9 +21,7 @@ final class ClientUnderTest: Sendable {
 
     /// - Parameter certificate: Whom to trust besides the system's authorities.
     init(certificate: TestCertificate?, limits: UpstreamLimits) throws {
-        var settings = TLSConfiguration.makeClientConfiguration()
-        if let certificate { settings.additionalTrustRoots = [.file(certificate.path)] }
-        let tls = try NIOSSLContext(configuration: settings)
+        let tls = try certificate == nil ? NIOSSLContext(configuration: .makeClientConfiguration()) : trusting.get()
         group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         pools = .makeBoxSendingValue(Pools(limits: limits, tls: tls), eventLoop: group.next())
     }
@@ -126,6 +124,13 @@ private final class Recorder: UpstreamReceiver {
 
 /// The certificate of all tests; `nil` without the `openssl` command.
 let certificate = try? TestCertificate()
+
+/// The settings of a client that trusts it: made once, as reading the system's authorities takes its time.
+private let trusting = Result {
+    var settings = TLSConfiguration.makeClientConfiguration()
+    if let certificate { settings.additionalTrustRoots = [.file(certificate.path)] }
+    return try NIOSSLContext(configuration: settings)
+}
 
 /// Runs a body with an origin and a client, and stops both afterwards, whatever happens.
 func withOrigin(
