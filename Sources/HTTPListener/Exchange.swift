@@ -138,17 +138,23 @@ package final class Exchange: @unchecked Sendable {
             return
         }
         sentBytes += bytes.readableBytes
-        if framing == .chunked {
-            var line = connection.buffer(24)
-            line.writeChunkSize(bytes.readableBytes)
-            connection.send(line, flush: false)
-            connection.send(bytes, flush: false)
-            var end = connection.buffer(2)
-            end.writeStaticString("\r\n")
-            connection.send(end, flush: true)
-        } else {
-            connection.send(bytes, flush: true)
+        guard framing == .chunked else {
+            connection.send(part: bytes)
+            return
         }
+        guard bytes.readableBytes >= SmallWrites.size else {
+            var chunk = connection.buffer(bytes.readableBytes + 16)
+            chunk.writeChunk(bytes)
+            connection.send(part: chunk)
+            return
+        }
+        var line = connection.buffer(24)
+        line.writeChunkSize(bytes.readableBytes)
+        connection.send(line, flush: false)
+        connection.send(bytes, flush: false)
+        var end = connection.buffer(2)
+        end.writeStaticString("\r\n")
+        connection.send(end, flush: true)
     }
 
     /// Ends the response; trailers go out where the framing has a place for them.

@@ -13,6 +13,25 @@ extension HTTPConnection {
         if flush { flushIfNeeded() } else { flushSoon() }
     }
 
+    /// Sends a part of a body.
+    func send(part bytes: ByteBuffer) {
+        guard smallWrites.add(bytes.readableBytes), let context else {
+            send(bytes, flush: true)
+            return
+        }
+        if stalledSince == nil { stalledSince = .now() }
+        let written = context.eventLoop.makePromise(of: Void.self)
+        written.futureResult.assumeIsolated().whenSuccess { self.smallWritesWentOut() }
+        context.write(wrapOutboundOut(bytes), promise: written)
+        wrote(bytes.readableBytes)
+        if !isProcessing { flushIfNeeded() }
+    }
+
+    private func smallWritesWentOut() {
+        smallWrites.wentOut()
+        if isWritable { becameWritable() }
+    }
+
     /// Flushes at the end of the loop's turn, so that a head goes out with its body if that is there, and else without.
     func flushSoon() {
         guard !flushIsScheduled, let context else { return }
@@ -26,8 +45,22 @@ extension HTTPConnection {
 
     func write(_ bytes: ByteBuffer) {
         context?.write(wrapOutboundOut(bytes), promise: nil)
-        writtenBytes += bytes.readableBytes
+        wrote(bytes.readableBytes)
+    }
+
+    private func wrote(_ bytes: Int) {
+        writtenBytes += bytes
         wantsFlush = true
+    }
+
+    /// The client has taken enough of what waited for it.
+    func becameWritable() {
+        accountForReader(at: .now())
+        stalledSince = nil
+        let callbacks = writableCallbacks
+        writableCallbacks = []
+        for callback in callbacks { callback() }
+        process()
     }
 
     /// Accounts for the time in which the client was waited for to read, and for what it has read meanwhile.

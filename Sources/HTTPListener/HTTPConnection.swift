@@ -45,6 +45,7 @@ final class HTTPConnection: ChannelDuplexHandler {
     var flushIsScheduled = false
     var readIsPending = false
     var writableCallbacks: [() -> Void] = []
+    var smallWrites = SmallWrites()
     /// Since when the client has not taken what is sent to it; moved on as the time is accounted for.
     var stalledSince: NIODeadline?
     /// For more of the request's body.
@@ -82,7 +83,7 @@ final class HTTPConnection: ChannelDuplexHandler {
     }
 
     var limits: ServerLimits { loop.limits }
-    var isWritable: Bool { context?.channel.isWritable ?? false }
+    var isWritable: Bool { (context?.channel.isWritable ?? false) && !smallWrites.isFull }
     var willKeepAlive: Bool { keepAlive && !mustClose && !loop.isDraining && !inputEnded }
 
     /// Whether the client may send more requests, for all that it has said.
@@ -134,6 +135,8 @@ final class HTTPConnection: ChannelDuplexHandler {
         }
         if var kept = input, kept.readableBytes > 0 {
             input = nil
+            // Without this, the buffer would grow with all that ever came before its reader index.
+            kept.discardReadBytes()
             kept.writeBuffer(&bytes)
             input = kept
         } else {
@@ -143,13 +146,8 @@ final class HTTPConnection: ChannelDuplexHandler {
     }
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {
-        if context.channel.isWritable {
-            accountForReader(at: .now())
-            stalledSince = nil
-            let callbacks = writableCallbacks
-            writableCallbacks = []
-            for callback in callbacks { callback() }
-            process()
+        if isWritable {
+            becameWritable()
         } else {
             if stalledSince == nil { stalledSince = .now() }
         }
@@ -159,7 +157,7 @@ final class HTTPConnection: ChannelDuplexHandler {
     /// Whether more input is of use now.
     var wantsInput: Bool {
         switch phase {
-        case .head: (input?.readableBytes ?? 0) <= limits.headBytes + 65536 && isWritable
+        case .head: (input?.readableBytes ?? 0) <= limits.headBytes && isWritable
         case .exchange: bodyDemand != nil && isBodyIncomplete
         case .lingering: true
         case .closed: false
@@ -182,7 +180,7 @@ final class HTTPConnection: ChannelDuplexHandler {
         loop: while true {
             switch phase {
             case .head:
-                guard context.channel.isWritable, !inputEnded || input != nil else { break loop }
+                guard isWritable, !inputEnded || input != nil else { break loop }
                 guard step(context, &output) else { break loop }
             case .exchange:
                 guard bodyDemand != nil, deliverBody() else { break loop }
@@ -231,8 +229,8 @@ final class HTTPConnection: ChannelDuplexHandler {
                     finishConnection(drains: mayStillSend)
                     return false
                 }
-                // Enough for one write; the rest of a pipelined flood goes after it.
-                if output.readableBytes > 256 << 10 {
+                // The rest of a pipelined flood goes after it, as the client takes it.
+                if output.readableBytes > limits.pipelinedBytes {
                     write(output)
                     flushIfNeeded()
                     output = ByteBuffer()

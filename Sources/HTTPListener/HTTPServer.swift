@@ -76,7 +76,8 @@ package final class HTTPServer: Sendable {
             sweeps.append(sweep)
             parts[ObjectIdentifier(loop)] = part
         }
-        let counter = ConnectionCounter(limit: configuration.limits.connections)
+        let limits = configuration.limits
+        let counter = ConnectionCounter(limit: limits.connections)
         let logger = configuration.logger
         let byLoop = parts
         let acceptErrors = AcceptErrors(logger: logger, onFailure: configuration.onAcceptFailure)
@@ -92,7 +93,12 @@ package final class HTTPServer: Sendable {
             .childChannelOption(.allowRemoteHalfClosure, value: true)
             .childChannelOption(.maxMessagesPerRead, value: 1)
             .childChannelOption(
-                .recvAllocator, value: AdaptiveRecvByteBufferAllocator(minimum: 1024, initial: 2048, maximum: 65536)
+                .recvAllocator,
+                value: AdaptiveRecvByteBufferAllocator(minimum: 1024, initial: 2048, maximum: limits.readBytes)
+            )
+            .childChannelOption(
+                .writeBufferWaterMark,
+                value: .init(low: limits.waitingBytes / 2, high: limits.waitingBytes)
             )
             .childChannelInitializer { channel in
                 guard counter.enter() else {
@@ -131,6 +137,13 @@ package final class HTTPServer: Sendable {
         var count = 0
         for loop in loops { count += try await loop.eventLoop.submit { loop.value.count }.get() }
         return count
+    }
+
+    /// What is buffered for each client.
+    package func buffered() async throws -> [BufferedBytes] {
+        var all: [BufferedBytes] = []
+        for loop in loops { all += try await loop.eventLoop.submit { loop.value.buffered }.get() }
+        return all
     }
 
     /// Stops listening, lets requests that are under way end, then closes; after the grace, closes what is left.

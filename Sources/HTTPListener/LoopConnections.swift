@@ -31,6 +31,9 @@ final class LoopConnections {
 
     var count: Int { open.count }
 
+    /// What is buffered for each connection.
+    var buffered: [BufferedBytes] { open.values.map(\.buffered) }
+
     /// Room to put answers together, which all connections use in turns.
     func takeScratch(_ allocator: ByteBufferAllocator) -> ByteBuffer {
         guard scratch.capacity > 0 else { return allocator.buffer(capacity: 8192) }

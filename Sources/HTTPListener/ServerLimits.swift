@@ -31,6 +31,12 @@ package struct ServerLimits: Sendable {
     package var linger = TimeAmount.seconds(2)
     /// How long that may take in all.
     package var lingerMost = TimeAmount.seconds(30)
+    /// Bytes that may wait for a client before no more are written.
+    package var waitingBytes = 32 << 10
+    /// Bytes of answers to pipelined requests that go out in one write.
+    package var pipelinedBytes = 16 << 10
+    /// Bytes that are read from a client at a time.
+    package var readBytes = 16 << 10
     /// How often connections are looked at for the times above.
     package var sweep = TimeAmount.seconds(1)
 

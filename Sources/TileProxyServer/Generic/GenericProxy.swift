@@ -100,7 +100,7 @@ package final class GenericProxy: Responder {
     private let via: Via
     private let viaName: [UInt8]
     private let ready: ReadyAnswers
-    private var pools: [Origin: UpstreamPool] = [:]
+    private(set) var pools: [Origin: UpstreamPool] = [:]
     /// The requests and fills that are under way.
     private var active: [ObjectIdentifier: AnyObject] = [:]
 

@@ -113,6 +113,17 @@ final class TestResponder: Responder {
         }
     }
 
+    /// Takes the request's body and answers at its end.
+    @Sendable static func swallow(_ exchange: Exchange) {
+        exchange.nextBodyPart { part in
+            switch part {
+            case .bytes: swallow(exchange)
+            case .end: exchange.reply(HTTPResponse(status: .noContent))
+            case .failed: break
+            }
+        }
+    }
+
     /// Answers with so many bytes, in pieces, as fast as the client takes them.
     static func pour(_ exchange: Exchange, _ bytes: Int, by piece: Int = 64 << 10) {
         exchange.send(HTTPResponse(status: .ok), length: Int64(bytes))

@@ -1,3 +1,5 @@
+import Foundation
+
 #if canImport(Glibc)
 import Glibc
 #elseif canImport(Darwin)
@@ -9,6 +11,7 @@ package final class Wire {
     package let descriptor: Int32
     private var pending: [UInt8] = []
     private var wasReset = false
+    private var isShared = false
 
     package init(_ descriptor: Int32) {
         self.descriptor = descriptor
@@ -51,7 +54,11 @@ package final class Wire {
         guard status == 0 else { throw WireError(what: "connect: \(errno)") }
     }
 
-    deinit { close(descriptor) }
+    deinit {
+        // Else the thread that still sends would keep the connection open.
+        if isShared { shutdown(descriptor, Int32(SHUT_RDWR)) }
+        close(descriptor)
+    }
 
     #if canImport(Glibc)
     static let stream = Int32(SOCK_STREAM.rawValue)
@@ -68,6 +75,13 @@ package final class Wire {
             guard count > 0 else { return }
             rest = rest.dropFirst(count)
         }
+    }
+
+    /// Sends on a thread of its own: the other side may not read it.
+    package func sendInBackground(_ text: String) {
+        isShared = true
+        let copy = dup(descriptor)
+        Thread.detachNewThread { Wire(copy).send(text) }
     }
 
     /// Makes the end of this connection one that the other side cannot overlook.

@@ -13,6 +13,7 @@ final class ProxyUnderTest {
     let store: TileStore
     let server: HTTPServer
     let cache: GenericCache
+    private let proxies = Locked<[NIOLoopBound<GenericProxy>]>([])
     private let group: MultiThreadedEventLoopGroup
     private let folder: String
 
@@ -50,9 +51,22 @@ final class ProxyUnderTest {
         configuration.observer = observer
         let clock = clock
         configuration.clock = { HTTPDate(seconds: clock.now.seconds) }
+        let proxies = proxies
         server = try await HTTPServer.start(configuration, on: group) { loop, time in
-            GenericProxy(cache, loop: loop, time: time, ready: ReadyAnswers(cache.store, time: time))
+            let ready = ReadyAnswers(cache.store, time: time)
+            let proxy = GenericProxy(cache, loop: loop, time: time, ready: ready)
+            proxies.withLock { $0.append(NIOLoopBound(proxy, eventLoop: loop)) }
+            return proxy
         }
+    }
+
+    /// What is buffered for each connection to an origin.
+    func bufferedForOrigins() async throws -> [Int] {
+        var all: [Int] = []
+        for proxy in proxies.withLock({ $0 }) {
+            all += try await proxy.eventLoop.submit { proxy.value.pools.values.flatMap(\.bufferedBytes) }.get()
+        }
+        return all
     }
 
     /// Goes down in order and takes its folder away.
