@@ -126,13 +126,20 @@ public import NIOCore
     /// The first value of a field by its name in lower case, for fields that the server does not know.
     package func first(named name: StaticString) -> String? {
         bytes.withUnsafeReadableBytes { all in
-            for span in spans {
-                let start = Int(span.nameStart)
-                guard all.part(start, start + Int(span.nameLength)).equals(lowercase: name) else { continue }
-                return String(decoding: value(span, all), as: UTF8.self)
-            }
-            return nil
+            spans.first { isNamed(name, $0, all) }.map { String(decoding: value($0, all), as: UTF8.self) }
         }
+    }
+
+    /// The values of all lines of a field by its name in lower case.
+    package func values(named name: StaticString) -> [String] {
+        bytes.withUnsafeReadableBytes { all in
+            spans.filter { isNamed(name, $0, all) }.map { String(decoding: value($0, all), as: UTF8.self) }
+        }
+    }
+
+    private func isNamed(_ name: StaticString, _ span: Span, _ all: UnsafeRawBufferPointer) -> Bool {
+        let start = Int(span.nameStart)
+        return all.part(start, start + Int(span.nameLength)).equals(lowercase: name)
     }
 
     /// All fields as values, in order, bytes verbatim.

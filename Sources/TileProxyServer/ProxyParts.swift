@@ -72,7 +72,8 @@ final class Parts: Sendable {
         let hasRoutes = !configuration.routes.isEmpty
         // Tile routes count by themselves.
         server.observer = RequestObserver(
-            statistics: statistics, log: log, wantsAnswered: log != nil || hasRoutes
+            statistics: statistics, log: log, trusted: configuration.trustedProxies,
+            wantsAnswered: log != nil || hasRoutes
         ) {
             ProxyResponder.isGeneric($0, hasSources: !tiles.table.sources.isEmpty, ownsRoot: ownsRoot)
         }

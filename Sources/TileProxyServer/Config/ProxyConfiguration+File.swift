@@ -51,6 +51,11 @@ extension ProxyConfiguration {
             case "page": hasPage = try node.truth()
             case "leaflet": leaflet = try node.text()
             case "metrics": hasMetrics = try node.truth()
+            case "trustedProxies":
+                for proxy in try node.list() {
+                    let network = try proxy.value("an address or a network, such as 10.0.0.0/8", IPNetwork.init)
+                    trustedProxies.add(network)
+                }
             case "accessLog": accessLog = try Self.accessLog(node)
             case "log": try readLog(node)
             case "limits": try readLimits(node)
@@ -74,7 +79,8 @@ extension ProxyConfiguration {
 
     private static let keys = [
         "cache", "listen", "threads", "capacity", "entries", "memory", "durability", "publicURL", "hosts",
-        "userAgent", "certificateAuthorities", "page", "leaflet", "metrics", "accessLog", "log", "limits", "sources",
+        "userAgent", "certificateAuthorities", "page", "leaflet", "metrics", "trustedProxies", "accessLog", "log",
+        "limits", "sources",
         "upstreams",
     ]
 

@@ -60,6 +60,8 @@ package struct ProxyConfiguration: Hashable, Sendable {
     /// Whether the figures for Prometheus are served.
     package var hasMetrics = true
     package var accessLog: AccessLog?
+    /// The servers in front whose word about a client's address the access log takes.
+    package var trustedProxies = TrustedProxies()
     package var logLevel = "info"
     package var logFormat = LogFormat.text
     package var limits = Limits()
@@ -116,6 +118,7 @@ package struct ProxyConfiguration: Hashable, Sendable {
         compare("leaflet", \.leaflet)
         compare("log.level", \.logLevel)
         compare("log.format", \.logFormat)
+        compare("trustedProxies", \.trustedProxies)
         compare("accessLog") { [$0.accessLog?.path ?? "", "\(String(describing: $0.accessLog?.format))"] }
         return keys
     }

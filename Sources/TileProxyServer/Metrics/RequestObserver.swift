@@ -6,18 +6,21 @@ package import NIOCore
 package final class RequestObserver: ExchangeObserver {
     private let statistics: Statistics
     private let log: AccessLog?
+    private let trusted: TrustedProxies
     private let isGeneric: @Sendable (RequestHead) -> Bool
     package let wantsAnswered: Bool
 
     /// - Parameters:
+    ///   - trusted: Whose word about a client's address the log takes.
     ///   - wantsAnswered: Whether there is anything to do for requests that were answered.
     ///   - isGeneric: Whether a request went to the generic routes, which keep no figures of their own.
     package init(
-        statistics: Statistics, log: AccessLog?, wantsAnswered: Bool = true,
+        statistics: Statistics, log: AccessLog?, trusted: TrustedProxies = TrustedProxies(), wantsAnswered: Bool = true,
         isGeneric: @escaping @Sendable (RequestHead) -> Bool
     ) {
         self.statistics = statistics
         self.log = log
+        self.trusted = trusted
         self.wantsAnswered = wantsAnswered
         self.isGeneric = isGeneric
     }
@@ -30,7 +33,8 @@ package final class RequestObserver: ExchangeObserver {
         }
         log?.add(
             AccessLine(
-                client: client?.ipAddress ?? "-", time: LoopTime.system(), method: request.methodText,
+                client: trusted.client(of: request.fields, peer: client), time: LoopTime.system(),
+                method: request.methodText,
                 path: request.path, isHTTP11: request.isHTTP11, status: answered.status, bytes: answered.bodyBytes,
                 referrer: log == nil ? nil : request.fields.first(named: "referer"),
                 agent: log == nil ? nil : request.fields.first(named: "user-agent"), cache: answered.cache.rawValue,
