@@ -19,10 +19,12 @@ package final class ReadyAnswers {
     private let store: TileStore
     private let time: LoopTime
     private let bound: Int
-    private var heads: [HeadKey: ReadyHead] = [:]
-    private var targets = ReadyTargets()
+    // Touched on the loop alone, and by no function that another one of these calls while it changes them: no need to check
+    // that at run time.
+    @exclusivity(unchecked) private var heads: [HeadKey: ReadyHead] = [:]
+    @exclusivity(unchecked) private var targets = ReadyTargets()
     /// What the heads of each source were last: mostly the next tile has the same.
-    private var lastHeads: [ReadyHead?] = []
+    @exclusivity(unchecked) private var lastHeads: [ReadyHead?] = []
     private var tileHeadBytes = 0
     private var bytes = 0
     private let tagRoom = UnsafeMutableRawBufferPointer.allocate(byteCount: KnownEntry.tagRoom, alignment: 16)
@@ -48,7 +50,7 @@ package final class ReadyAnswers {
     /// What a request wants, if it is one that a ready answer may serve.
     private enum Wish {
         case whole
-        /// The body, unless the client has it already: `If-None-Match` alone.
+        /// The body, unless the client has it already: one `If-None-Match` and no other condition.
         case changed
     }
 
@@ -220,11 +222,10 @@ package final class ReadyAnswers {
         guard head.isUsable, entry.size <= Self.largestBody, head.hasBody ?? entry.hasBody == entry.hasBody,
             !head.needsGzip || request.fields.permitsGzip, let tag = tag(of: entry, head)
         else { return nil }
-        let isNotModified = wish == .changed
-        if isNotModified {
-            guard head.isRevalidatable, tag.isQuotedTag,
-                request.fields.withValue(of: .ifNoneMatch, { $0.elementsEqual(tag) }) ?? false
-            else { return nil }
+        var isNotModified = false
+        if wish == .changed {
+            guard let isSame = isSame(request, tag, head) else { return nil }
+            isNotModified = isSame
         }
         let isWithoutBody = request.method == .head || isNotModified || !entry.hasBody
         if head.mustNotBeGzip, isWithoutBody { return nil }
@@ -243,6 +244,22 @@ package final class ReadyAnswers {
             return nil
         }
         return Answered(status: isNotModified ? 304 : head.status, bodyBytes: size, cache: .hit)
+    }
+
+    /// Whether the client has what an entry would be answered with; `nil` if only the long way can tell.
+    ///
+    /// Both tags must be such that they can be read in one way only; then weak comparison is that of their bytes without
+    /// `W/` (RFC 9110 §8.8.3.2).
+    private func isSame(_ request: RequestHead, _ tag: UnsafeRawBufferPointer, _ head: ReadyHead) -> Bool? {
+        // Conditions count only where the answer would be a success (RFC 9110 §13.2.1).
+        guard head.isSuccess else { return false }
+        guard head.isRevalidatable else { return nil }
+        return request.fields.withValue(of: .ifNoneMatch) { value -> Bool? in
+            guard let theirs = value.opaqueTag else { return nil }
+            if tag.isEmpty { return false }
+            guard let own = tag.opaqueTag else { return nil }
+            return theirs.count == own.count && theirs.elementsEqual(own)
+        } ?? nil
     }
 
     /// An entry's tag as it is sent; `nil` if only the long way can tell.
@@ -272,13 +289,13 @@ extension ReadyTarget {
 }
 
 extension UnsafeRawBufferPointer {
-    /// Whether it is one well-formed entity tag: any other may be read as a list.
+    /// The quoted part of one well-formed entity tag; `nil` for anything else, such as a list.
     @inline(__always)
-    fileprivate var isQuotedTag: Bool {
+    fileprivate var opaqueTag: UnsafeRawBufferPointer? {
         let start = count > 2 && self[0] == UInt8(ascii: "W") && self[1] == UInt8(ascii: "/") ? 2 : 0
-        guard count >= start + 2, self[start] == 0x22, self[count - 1] == 0x22 else { return false }
-        for i in (start + 1)..<(count - 1) where self[i] == 0x22 { return false }
-        return true
+        guard count >= start + 2, self[start] == 0x22, self[count - 1] == 0x22 else { return nil }
+        for i in (start + 1)..<(count - 1) where self[i] == 0x22 { return nil }
+        return part(start, count)
     }
 }
 

@@ -52,8 +52,10 @@ final class ReadyHead {
     var makesTag = false
     /// How many targets use it.
     var uses = 0
-    /// Whether a 304 can be made of it.
+    /// Whether the tag is an entry's own, so that it can be compared, and a 304 be made of it.
     private(set) var isRevalidatable = false
+    /// Whether the status is a success.
+    var isSuccess: Bool { (200...299).contains(status) }
     private(set) var hasDate = false
     private var statusLine: [UInt8] = []
     private var text: [UInt8] = []
@@ -90,7 +92,7 @@ final class ReadyHead {
         if hasLength { builder.addLength() }
         (text, pieces, mostBytes) = (builder.text, builder.pieces, builder.mostBytes)
         hasDate = full.headerFields.contains(.date)
-        isRevalidatable = notModified != nil && (200...299).contains(status) && pieces.contains { $0.kind == .tag }
+        isRevalidatable = notModified != nil && pieces.contains { $0.kind == .tag }
         isUsable = text.count + statusLine.count <= Self.longest
     }
 

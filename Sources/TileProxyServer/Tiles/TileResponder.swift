@@ -20,11 +20,12 @@ package final class TileResponder {
     private let store: TileStore
     private let loop: any EventLoop
     private let time: LoopTime
-    private var table: SourceTable
-    private var stripes: [Statistics.Stripe]
+    // Changed by `adopt` and `tile` alone, which call nothing that reads them meanwhile.
+    @exclusivity(unchecked) private var table: SourceTable
+    @exclusivity(unchecked) private var stripes: [Statistics.Stripe]
     private let ready: ReadyAnswers
     /// A key of each source and scale, from which those of all its tiles are made; `nil` until there is one.
-    private var keys: [KnownKey?]
+    @exclusivity(unchecked) private var keys: [KnownKey?]
 
     package init(_ service: TileService, loop: any EventLoop, time: LoopTime, ready: ReadyAnswers) {
         self.service = service

@@ -160,11 +160,16 @@ struct ReadyAnswersTests {
             #expect(try (bench.answer("/a", "If-None-Match: \"\(text)\"\r\n") != nil) == isReady, "\(text)")
         }
         try bench.keep("/a", try bench.put("a:/b", "v1"))
-        let answer = try #require(try bench.answer("/a", "If-None-Match: \"v1\"\r\n"))
-        #expect(answer.hasPrefix("HTTP/1.1 304 Not Modified\r\n") && answer.hasSuffix("ttl=60\r\n\r\n"))
-        #expect(answer.contains("\r\nETag: \"v1\"\r\n") && !answer.contains("Content-"))
-        for fields in ["If-None-Match: \"v2\"\r\n", "If-None-Match: \"v1\"\r\nIf-None-Match: \"v1\"\r\n"] {
-            #expect(try bench.answer("/a", fields) == nil)
+        for tag in ["\"v1\"", "W/\"v1\""] {
+            let answer = try #require(try bench.answer("/a", "If-None-Match: \(tag)\r\n"))
+            #expect(answer.hasPrefix("HTTP/1.1 304 Not Modified\r\n") && answer.hasSuffix("ttl=60\r\n\r\n"))
+            #expect(answer.contains("\r\nETag: \"v1\"\r\n") && !answer.contains("Content-"))
+        }
+        for tag in ["\"v2\"", "W/\"v2\"", "\"v1, v2\"", "\"\"", "\"V1\""] {
+            #expect(try bench.answer("/a", "If-None-Match: \(tag)\r\n")?.hasSuffix("\r\n\r\nv1") == true, "\(tag)")
+        }
+        for value in ["*", "v1", "\"v1\", \"v2\"", "w/\"v1\"", "\"v1", "\"", "W/", "\"v1\"\r\nIf-None-Match: \"v1\""] {
+            #expect(try bench.answer("/a", "If-None-Match: \(value)\r\n") == nil, "\(value)")
         }
     }
 

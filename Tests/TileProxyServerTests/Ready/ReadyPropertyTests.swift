@@ -56,7 +56,7 @@ struct ReadyPropertyTests {
         ("HEAD", "1.1", ["Accept-Encoding: gzip"]), ("GET", "1.1", ["Foo: 1"]),
         ("GET", "1.1", ["fOO: 2", "Accept-Encoding: gzip"]), ("GET", "1.1", ["Foo: 1", "Connection: Foo"]),
         ("GET", "1.1", ["Range: bytes=0-3"]), ("GET", "1.1", ["If-None-Match: *"]),
-        ("GET", "1.1", ["If-None-Match: \"none\""]),
+        ("GET", "1.1", ["If-None-Match: \"none\""]), ("HEAD", "1.1", ["If-None-Match: W/\"t-0\""]),
         ("GET", "1.1", ["If-None-Match: \"none\"", "If-None-Match: \"t-0\""]),
         ("GET", "1.1", ["If-Modified-Since: Tue, 14 Nov 2023 22:13:20 GMT"]), ("GET", "1.1", ["If-Match: \"none\""]),
         ("GET", "1.1", ["Cache-Control: only-if-cached"]), ("GET", "1.1", ["Cache-Control: no-cache"]),
