@@ -1,4 +1,4 @@
--- What wrk sends for bench-proxy.py: tiles 0 to COUNT-1 of a pyramid that is 100 wide, at zoom 7 below PREFIX.
+-- What wrk sends for bench-proxy.py: tiles 0 to COUNT-1 of a pyramid that is WIDE wide, at zoom ZOOM below PREFIX.
 -- ORDER "random" goes on until wrk's time is up; "once" asks for each tile once and stops.
 local ffi = require("ffi")
 ffi.cdef [[
@@ -15,12 +15,13 @@ local function now()
 end
 
 local prefix, count, order = os.getenv("PREFIX"), tonumber(os.getenv("COUNT")), os.getenv("ORDER")
+local wide, zoom = tonumber(os.getenv("WIDE")), tonumber(os.getenv("ZOOM"))
 local requests, sent, answered, start = {}, 0, 0, nil
 
 function init(args)
     math.randomseed(tonumber(os.getenv("SEED") or 1))
     for i = 0, count - 1 do
-        requests[i] = wrk.format("GET", string.format("%s/7/%d/%d.png", prefix, math.floor(i / 100), i % 100))
+        requests[i] = wrk.format("GET", string.format("%s/%d/%d/%d.png", prefix, zoom, math.floor(i / wide), i % wide))
     end
     if order ~= "once" then return end
     -- Only here, as it makes wrk slower.

@@ -28,6 +28,8 @@ import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
 COUNT = 10_000
+# How many tiles the row `hot` asks for: those of zooms 6, 7 and 8 of a world map, and something in between.
+HOT = [4096, 16_384, 36_864, 65_536]
 TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -254,7 +256,7 @@ class Bench:
         folder = self.work / f"tileproxy-{self.number}"
         origin, slow = (f"http://127.0.0.1:{self.ports[which]}" for which in ("origin", "slow"))
         command = [self.options.tileproxy, "serve", "--cache", str(folder), "--port", str(port), "--memory", memory]
-        for source in ("plain", "same"):
+        for source in ("plain", "same", "world"):
             command += ["--source", f"{source}={origin}/{source}/{{z}}/{{x}}/{{y}}.png"]
             command += ["--upstream", f"g{source}:/{source}={origin}/{source}"]
         command += ["--source", f"slow={slow}/tile/{{z}}/{{x}}/{{y}}.png", "--upstream", f"gslow:/slow={slow}/slow"]
@@ -264,10 +266,12 @@ class Bench:
 
     # MARK: Load
 
-    def wrk(self, server, prefix, seconds, order="random", connections=32):
+    def wrk(self, server, prefix, seconds, order="random", connections=32, count=COUNT):
         """Runs wrk; what it saw, and what the server used for it."""
+        zoom, wide = (7, 100) if prefix.endswith(("plain", "same")) else (8, 256)
         environment = dict(
-            os.environ, PREFIX=prefix, COUNT=str(COUNT), ORDER=order, SEED=str(random.randrange(1 << 30)))
+            os.environ, PREFIX=prefix, COUNT=str(count), ORDER=order, SEED=str(random.randrange(1 << 30)),
+            ZOOM=str(zoom), WIDE=str(wide))
         command = pin(self.client_cpu) + [
             "wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "20s", "--latency", "-s",
             str(HERE / "bench-proxy.lua"), server.url]
@@ -288,20 +292,21 @@ class Bench:
             "rate": result["requests"] / result["seconds"], "cpu": used / result["requests"] * 1e6,
             "p99": result["p99"], "p50": result["p50"]}
 
-    def fill(self, server, *prefixes):
+    def fill(self, server, *prefixes, count=COUNT):
         for prefix in prefixes:
-            self.wrk(server, prefix, 120, "once")
+            self.wrk(server, prefix, 300, "once", count=count)
 
-    def alternate(self, row, candidates, seconds=None):
+    def alternate(self, row, candidates, seconds=None, count=COUNT):
         """Measures (name, server, prefix) in turns, to and fro."""
         seconds = seconds or self.options.seconds
         for name, server, prefix in candidates:
             # Each tile once, so that all are warm however slow the machine is at the moment.
-            self.fill(server, prefix)
-            self.wrk(server, prefix, 1)
+            self.fill(server, prefix, count=count)
+            self.wrk(server, prefix, 1, count=count)
         for round in range(self.options.rounds):
             for name, server, prefix in candidates if round % 2 == 0 else reversed(candidates):
-                self.samples.setdefault((row, name), []).append(self.wrk(server, prefix, seconds))
+                sample = self.wrk(server, prefix, seconds, count=count)
+                self.samples.setdefault((row, name), []).append(sample)
 
     # MARK: Results
 
@@ -348,6 +353,36 @@ class Bench:
                 path = self.files / folder / "7" / str(i // 100) / f"{i % 100}.png"
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(bytes_)
+
+    def world(self):
+        """65,536 tiles as those of a world map at zoom 8: two thirds are one of two small ones, the rest about 2 KB."""
+        draw = random.Random(8)
+        head = bytes([0x89, 0x50, 0x4E, 0x47, 0x0D, 0x0A, 0x1A, 0x0A])
+        empty = [head + draw.randbytes(95) for _ in range(2)]
+        for i in range(HOT[-1]):
+            # Land lies together.
+            land = (i // 256 // 32 * 7 + i % 256 // 32 * 3) % 3 == 0
+            body = head + draw.randbytes(min(20_000, int(draw.lognormvariate(7.2, 0.8)))) if land else empty[i % 7 == 0]
+            path = self.files / "world" / "8" / str(i // 256) / f"{i % 256}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(body)
+            # Drawn at different times.
+            os.utime(path, (time.time(), 1_700_000_000 + draw.randrange(10_000_000)))
+
+    def hot(self):
+        self.world()
+        nginx, proxy = self.nginx_cache(), self.tileproxy()
+        for server, prefix in ((nginx, "/world"), (proxy, "/tiles/world"), (proxy, "/world")):
+            self.fill(server, prefix, count=HOT[-1])
+        for count in HOT:
+            candidates = [
+                ("nginx", nginx, "/world"), ("tiles", proxy, "/tiles/world"), ("generic", proxy, "/world")]
+            row = f"hot {count}"
+            self.alternate(row, candidates, count=count)
+            self.report(
+                row, f"hit from memory, {count:,} tiles of a world map", [name for name, _, _ in candidates],
+                "CPU <= 0.65", lambda cpu, rate, p99: cpu <= 0.65)
+        self.stop(proxy, nginx)
 
     def warm(self):
         nginx, proxy = self.nginx_cache(), self.tileproxy()
@@ -451,7 +486,7 @@ class Bench:
 
     def run(self):
         print(f"work folder: {self.work}", flush=True)
-        wanted = self.options.only.split(",") if self.options.only else ["warm", "same", "cold", "stampede"]
+        wanted = self.options.only.split(",") if self.options.only else ["warm", "hot", "same", "cold", "stampede"]
         try:
             self.tiles()
             origin = self.origin()
