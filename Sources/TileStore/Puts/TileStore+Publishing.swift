@@ -28,7 +28,7 @@ extension TileStore {
                 if request.staged == nil {
                     do throws(FileError) { try stage(&request) } catch { throw StoreError(error, in: files.location) }
                 }
-                try moveStaged(request, digest)
+                try moveStaged(&request, digest)
             }
             request.staged = nil
         }
@@ -131,21 +131,29 @@ extension TileStore {
     }
 
     /// Renames what was staged to its place.
-    private func moveStaged(_ request: borrowing PutRequest, _ digest: BlobDigest) throws {
+    private func moveStaged(_ request: inout PutRequest, _ digest: BlobDigest) throws {
         guard let staged = request.staged else { return }
         let path = digest.path
         do throws(FileError) {
             try files.rename(staged, to: path)
+            return
         } catch {
             if error.number == Errno.noEntry {
                 try forgetShards(digest.shard)
+                if try files.status(at: staged) == nil { try stageAgain(&request) }
             } else if let status = try files.status(at: path), status.kind == .folder {
                 try quarantine(path)
             } else {
                 throw error
             }
-            try files.rename(staged, to: path)
         }
+        if let staged = request.staged { try files.rename(staged, to: path) }
+    }
+
+    /// A staged file is gone: its folder was removed, or somebody has cleared it.
+    private func stageAgain(_ request: inout PutRequest) throws {
+        request.staged = nil
+        try stage(&request)
     }
 
     /// Makes a shard's folder again that went away: a purge, a person.
