@@ -23,7 +23,7 @@ extension TileStore {
         if !isDurable { try markUnsynced(ledger) }
         if !request.isPlaced {
             try prepareShard(digest.shard)
-            if try request.staged != nil || !isMadeInPlace(request.size) || !makeInPlace(request, digest) {
+            if try request.staged != nil || !isMadeInPlace(request) || !makeInPlace(request, digest) {
                 // It may have looked live before the lock and is not: evicted meanwhile.
                 if request.staged == nil {
                     do throws(FileError) { try stage(&request) } catch { throw StoreError(error, in: files.location) }
@@ -68,7 +68,7 @@ extension TileStore {
         var digests: Set<BlobDigest> = []
         tables.read { t, _ in
             for i in range {
-                guard let digest = requests[i].digest, requests[i].staged == nil, isMadeInPlace(requests[i].size),
+                guard let digest = requests[i].digest, requests[i].staged == nil, isMadeInPlace(requests[i]),
                     t.find(digest) == nil, !pending.published.contains(digest), digests.insert(digest).inserted
                 else { continue }
                 places.append(i)
@@ -84,7 +84,7 @@ extension TileStore {
         let chosen = places
         environment.spread((chosen.count + share - 1) / share) { part in
             for i in chosen[(part * share)..<min(chosen.count, (part + 1) * share)] {
-                guard let digest = shared[i].digest, let data = shared[i].tile.data else { continue }
+                guard let digest = shared[i].digest, let data = shared[i].data else { continue }
                 shared[i].isPlaced = data.withUnsafeBytes { bytes in
                     do throws(FileError) { try files.createFile(digest.path, bytes, sync: false) } catch {
                         return false
@@ -116,7 +116,7 @@ extension TileStore {
     ///
     /// - Returns: `false` if something is in its place.
     private func makeInPlace(_ request: borrowing PutRequest, _ digest: BlobDigest) throws -> Bool {
-        guard let data = request.tile.data else { return false }
+        guard let data = request.data else { return false }
         for isLast in [false, true] {
             let failure = data.withUnsafeBytes { bytes -> FileError? in
                 do throws(FileError) { try files.createFile(digest.path, bytes, sync: false) } catch { return error }
@@ -153,6 +153,12 @@ extension TileStore {
     /// A staged file is gone: its folder was removed, or somebody has cleared it.
     private func stageAgain(_ request: inout PutRequest) throws {
         request.staged = nil
+        if case .staged(let file) = request.bytes {
+            throw StoreError(
+                .busy,
+                "\(files.location)/\(file.path) was removed before \(request.key) was stored, with the cache's folder or by "
+                    + "itself; fetch the tile again")
+        }
         try stage(&request)
     }
 

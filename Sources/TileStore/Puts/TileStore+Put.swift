@@ -31,12 +31,7 @@ extension TileStore {
     @discardableResult
     public func put(_ tiles: [TilePut]) throws -> [PutOutcome] {
         guard !tiles.isEmpty else { return [] }
-        let requests = UnsafeMutableBufferPointer<PutRequest>.allocate(capacity: tiles.count)
-        defer { requests.deallocate() }
-        _ = requests.initialize(from: tiles.lazy.map { PutRequest($0) })
-        defer { requests.deinitialize() }
-        try carryOut(requests)
-        return requests.map(\.outcome)
+        return try carryOut(tiles.lazy.map { PutRequest($0) })
     }
 
     /// Stores a tile whose bytes are in a file of the caller's, which stays as it is.
@@ -91,11 +86,21 @@ extension TileStore {
         try settle(requests)
     }
 
+    /// Carries out requests in their order, in one hold of the lock; returns what became of them.
+    func carryOut(_ requests: some Collection<PutRequest>) throws -> [PutOutcome] {
+        let buffer = UnsafeMutableBufferPointer<PutRequest>.allocate(capacity: requests.count)
+        defer { buffer.deallocate() }
+        _ = buffer.initialize(from: requests)
+        defer { buffer.deinitialize() }
+        try carryOut(buffer)
+        return buffer.map(\.outcome)
+    }
+
     /// Has prepared requests settled.
     func settle(_ requests: UnsafeMutableBufferPointer<PutRequest>) throws {
         let failure = submit(requests)
         // The records are appended; a failed eviction is retried by the next put.
         if requests.allSatisfy(\.isSettled) { return }
-        throw failure ?? StoreError(.io, "a put of \(requests[0].tile.key) was lost; try again")
+        throw failure ?? StoreError(.io, "a put of \(requests[0].key) was lost; try again")
     }
 }

@@ -212,10 +212,11 @@ package final class SimulatedFileSystem: FileSystem, @unchecked Sendable {
         try disk.lock.withLock { _ throws(FileError) in
             let existing = disk.nodes[path]
             let writes = mode != .read
-            let creates = mode == .createNew || (mode == .appendCreating && existing == nil)
+            let makesNew = mode == .createNew || mode == .createBlob
+            let creates = makesNew || (mode == .appendCreating && existing == nil)
             _ = try count("open", path, space: creates)
             if let existing {
-                if mode == .createNew { throw FileError("open", path, EEXIST) }
+                if makesNew { throw FileError("open", path, EEXIST) }
                 if existing.kind == .link { throw FileError("open", path, ELOOP) }
                 if existing.kind == .folder { throw FileError("open", path, EISDIR) }
                 if writes, !writable { throw FileError("open", path, EACCES) }
