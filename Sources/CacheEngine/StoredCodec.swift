@@ -9,8 +9,8 @@ package import TileStore
 // from the time of receipt. All of that only where the original text can be made again exactly; else it stays verbatim.
 
 /// The names under which `Date` and `Expires` are kept as distances; no field can have them.
-let storedDateName = ":date"
-let storedExpiresName = ":expires"
+package let storedDateName = ":date"
+package let storedExpiresName = ":expires"
 private let reasonName = ":reason"
 
 /// The entry of a response that may be stored.

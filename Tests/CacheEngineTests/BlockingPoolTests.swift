@@ -29,7 +29,7 @@ struct BlockingPoolTests {
 
     @Test func errorsComeBack() async {
         let pool = BlockingPool(threads: 1)
-        await #expect(throws: BoomError.self) { try await pool.run { throw BoomError() } }
+        await #expect(throws: NoSuchThingError.self) { try await pool.run { throw NoSuchThingError() } }
     }
 
     /// What is queued when the pool closes is still done, and what comes later too: no continuation is lost.
@@ -100,3 +100,5 @@ struct BlockingPoolTests {
         #expect(expected == next)
     }
 }
+
+private struct NoSuchThingError: Error {}

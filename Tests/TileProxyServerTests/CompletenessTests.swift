@@ -1,3 +1,4 @@
+import HTTPListener
 import HTTPTypes
 import NIOCore
 import NIOPosix

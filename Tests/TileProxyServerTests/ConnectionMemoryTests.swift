@@ -55,7 +55,7 @@ struct ConnectionMemoryTests {
     /// As large as one may be that is written whole.
     @Test
     func storedBodiesThatNobodyReadsThoughManyAreAskedFor() async throws {
-        let size = PreparedHits.largestBody
+        let size = ReadyAnswers.largestBody
         let body = String(repeating: "x", count: size)
         let origin = try ScriptedOrigin(always: reply("200 OK", ["Cache-Control: max-age=60"], body))
         try await withProxy(origin) { proxy async throws in

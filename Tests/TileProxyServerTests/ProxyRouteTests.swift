@@ -1,3 +1,4 @@
+import OriginClient
 import Testing
 import TileStore
 

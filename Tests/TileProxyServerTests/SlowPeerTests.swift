@@ -1,4 +1,5 @@
 import Foundation
+import HTTPListener
 import NIOCore
 import Testing
 import TileStore

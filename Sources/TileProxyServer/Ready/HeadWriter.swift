@@ -1,4 +1,5 @@
 import HTTPCaching
+import HTTPWire
 
 /// Writes into room whose size was reckoned before: what does not fit is left out, and never written elsewhere.
 struct HeadWriter {

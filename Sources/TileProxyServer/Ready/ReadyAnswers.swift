@@ -1,5 +1,8 @@
+import CacheEngine
 import HTTPCaching
+package import HTTPListener
 import HTTPTypes
+import HTTPWire
 import NIOCore
 package import TileStore
 

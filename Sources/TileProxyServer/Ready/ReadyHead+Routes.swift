@@ -1,4 +1,6 @@
+import CacheEngine
 import HTTPCaching
+import HTTPListener
 import HTTPTypes
 import TileCache
 import TileStore
@@ -47,7 +49,7 @@ extension ReadyHead {
             self.init(unusable: fields)
             return
         }
-        let stored = response(of: sample)
+        let stored = storedResponse(of: sample)
         func complete(_ response: HTTPResponse) -> HTTPResponse {
             var response = response
             via.add(to: &response.headerFields)

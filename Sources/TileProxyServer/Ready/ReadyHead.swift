@@ -1,5 +1,8 @@
+import CacheEngine
 import HTTPCaching
+import HTTPListener
 import HTTPTypes
+import HTTPWire
 import NIOCore
 import TileStore
 

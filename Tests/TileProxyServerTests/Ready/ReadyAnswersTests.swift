@@ -1,3 +1,4 @@
+import CacheEngine
 import Foundation
 import HTTPCaching
 import NIOCore
@@ -5,6 +6,7 @@ import Testing
 import TileStore
 import TileStoreTesting
 
+@testable import HTTPListener
 @testable import TileProxyServer
 
 /// The table of answers that are ready, without sockets.

@@ -1,10 +1,12 @@
 import ContentCoding
 import Foundation
 import HTTPCaching
+import HTTPListener
 import HTTPTypes
 import Logging
 import NIOCore
 import NIOPosix
+import OriginClient
 import TileCache
 import TileStore
 import TileStoreTesting

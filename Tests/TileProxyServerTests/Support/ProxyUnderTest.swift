@@ -1,5 +1,6 @@
 import Foundation
 import HTTPCaching
+import HTTPListener
 import NIOCore
 import NIOPosix
 import TileStore

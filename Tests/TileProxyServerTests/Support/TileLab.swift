@@ -1,9 +1,11 @@
 import Foundation
 import HTTPCaching
+import HTTPListener
 import HTTPTypes
 import Logging
 import NIOCore
 import NIOPosix
+import OriginClient
 import TileCache
 import TileCacheNIO
 import TileStore
