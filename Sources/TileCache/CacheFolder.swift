@@ -24,7 +24,7 @@ extension TileCache {
     ///   - name: The cache's name: 1 to 64 characters of `A-Z a-z 0-9 . _ -`.
     ///   - place: Where it is kept.
     /// - Returns: Its path, for ``init(at:transport:configuration:)``.
-    /// - Throws: ``StoreError`` for a name that is none; what the system says if the folder cannot be made.
+    /// - Throws: `StoreError` for a name that is none; what the system says if the folder cannot be made.
     public static func folder(named name: String = "Tiles", in place: Place = .support) throws -> String {
         let name = try SourceName(name).description
         #if canImport(Darwin)

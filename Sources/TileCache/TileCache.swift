@@ -47,7 +47,7 @@ public final class TileCache: Sendable {
     ///   - transport: What carries the requests. On Linux the one of the product TileCacheNIO is the better choice:
     ///     ``URLSessionTransport`` says what is missing there.
     ///   - configuration: Limits and manners.
-    /// - Throws: ``StoreError``.
+    /// - Throws: `StoreError`.
     public convenience init(
         at path: String, transport: any TileTransport = URLSessionTransport(),
         configuration: TileCacheConfiguration = TileCacheConfiguration()

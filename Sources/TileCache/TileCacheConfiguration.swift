@@ -35,7 +35,7 @@ public struct TileCacheConfiguration: Sendable {
     /// Makes pictures of tiles past a source's last zoom, for sources whose ``TileSource/overzoom`` asks for it.
     ///
     /// `nil` makes none: a program that draws maps itself can cut them out of the ancestor's picture as it draws, which
-    /// ``Overzoom`` says how to.
+    /// `Overzoom` says how to.
     public var magnifier: TileMagnifier?
     /// Threads for ``magnifier``.
     public var magnifierThreads = 2

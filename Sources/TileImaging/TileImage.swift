@@ -24,7 +24,7 @@ public enum TileImage {
     /// The picture of a tile, made from its ancestor's, in the same format and of the same size.
     ///
     /// - Parameters:
-    ///   - data: The picture of ``Overzoom/ancestor``.
+    ///   - data: The picture of `Overzoom.ancestor`.
     ///   - overzoom: Which tile is made from it.
     /// - Throws: ``ImagingError``.
     public static func overzoomed(

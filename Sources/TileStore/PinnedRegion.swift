@@ -13,7 +13,7 @@ public struct PinnedRegion: Hashable, Sendable {
 
     /// Checks and takes a region.
     ///
-    /// - Throws: ``StoreError`` with ``StoreError/Code/invalidValue``.
+    /// - Throws: `StoreError` with `StoreError.Code.invalidValue`.
     public init(name: String, source: SourceName, spans: [TileSpan], box: GeoBox? = nil) throws {
         guard (1...64).contains(name.utf8.count), name.utf8.allSatisfy(isSourceByte) else {
             throw StoreError(

@@ -75,7 +75,7 @@ extension TileStore {
     /// A blob that is missing or damaged is a miss, and is dropped with all its entries, as by ``read(_:)``.
     /// - Parameter most: Bodies up to this size are read whole; of larger ones that are not in memory the file is opened,
     ///   after its bytes were hashed where ``read(_:)`` would hash them.
-    /// - Throws: ``StoreError`` if the store is closed or the disk fails; never for a miss.
+    /// - Throws: `StoreError` if the store is closed or the disk fails; never for a miss.
     package func open(_ key: TileKey, wholeUpTo most: Int) throws -> OpenedTile? {
         var damaged: BlobDigest?
         // The second look is for a blob that was replaced or evicted since the first.

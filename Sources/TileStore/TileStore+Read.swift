@@ -38,7 +38,7 @@ extension TileStore {
     /// Takes no file lock. A blob that is missing or damaged is never returned: it is a miss, and the blob is dropped with
     /// all its entries. Costs about a microsecond from memory and little more than open, read and close from disk.
     /// - Returns: `nil` for a miss.
-    /// - Throws: ``StoreError`` if the store is closed or the disk fails; never for a miss.
+    /// - Throws: `StoreError` if the store is closed or the disk fails; never for a miss.
     public func read(_ key: TileKey) throws -> StoredTile? {
         guard let found = try find(key, recordsUse: true) else { return nil }
         guard let digest = found.entry.blob else { return StoredTile(entry: found.entry, data: nil, origin: .memory) }

@@ -48,7 +48,7 @@ extension TileStore {
     /// Gives a region up together with its tiles, except those that another region pins; space is free at once.
     ///
     /// - Returns: What was removed; `nil` if there is no region of that name.
-    /// - Throws: ``StoreError``. The region itself is gone first, so that what remains of an interrupted removal can be
+    /// - Throws: `StoreError`. The region itself is gone first, so that what remains of an interrupted removal can be
     ///   evicted.
     public func removeRegion(_ name: String) throws -> RemovalReport? {
         guard let region = try regions().first(where: { $0.name == name }), try release(name) else { return nil }

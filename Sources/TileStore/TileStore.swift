@@ -35,7 +35,7 @@ public final class TileStore: Sendable {
     /// - Parameters:
     ///   - path: The cache's folder.
     ///   - configuration: Limits and modes.
-    /// - Throws: ``StoreError``: `noSuchCache`, `notACache`, `unknownFormat`, `readOnly`, `locked`, `diskFull`, `damaged`, `io`.
+    /// - Throws: `StoreError`: `noSuchCache`, `notACache`, `unknownFormat`, `readOnly`, `locked`, `diskFull`, `damaged`, `io`.
     public convenience init(at path: String, configuration: StoreConfiguration = StoreConfiguration()) throws {
         guard !path.isEmpty else {
             throw StoreError(.invalidValue, "the path of the cache is empty; name a folder")
@@ -78,7 +78,7 @@ public final class TileStore: Sendable {
 
     /// Writes down what is pending and gives up the files.
     ///
-    /// Later calls throw ``StoreError/Code/closed``.
+    /// Later calls throw `StoreError.Code.closed`.
     public func close() throws {
         let isOpen = commit.withLock { !$0.isClosed }
         guard isOpen else { return }

@@ -52,7 +52,7 @@ extension TileCache {
     ///   - byteBudget: It stops when so many bytes have come.
     ///   - requestBudget: It stops when so many requests have been sent, those that failed included.
     /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/forbidden`` if the host's terms forbid it, with
-    ///   ``TileCacheError/Code/invalidOptions`` for a negative budget; ``StoreError`` if the source's format is none.
+    ///   ``TileCacheError/Code/invalidOptions`` for a negative budget; `StoreError` if the source's format is none.
     public func prefetch(
         _ source: TileSource, around center: TileAddress, plan: PrefetchPlan = PrefetchPlan(),
         byteBudget: Int = 4 << 20, requestBudget: Int = 100
@@ -83,7 +83,7 @@ extension TileCache {
     ///   - limit: At most so many tiles.
     ///   - selection: Which of the source's stale tiles; all if left out.
     ///   - options: How to go about it.
-    /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/invalidOptions``; ``StoreError``.
+    /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/invalidOptions``; `StoreError`.
     public func refreshStale(
         _ source: TileSource, limit: Int = 500, where selection: EntrySelection = EntrySelection(),
         options: DownloadOptions = .refreshing

@@ -51,7 +51,7 @@ extension TileCache {
     ///   - options: How to go about it.
     /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/forbidden`` if the host's terms forbid it, with
     ///   ``TileCacheError/Code/invalidRegion`` if it cannot be pinned or another source has a region of that name, with ``TileCacheError/Code/invalidOptions`` for
-    ///   options that make no sense; ``StoreError``.
+    ///   options that make no sense; `StoreError`.
     public func download(
         _ source: TileSource, _ coverage: TileCoverage, named name: String? = nil,
         options: DownloadOptions = DownloadOptions()
@@ -144,7 +144,7 @@ extension TileCache {
     /// Gives a region up together with its tiles, except those that another region covers.
     ///
     /// - Returns: What was removed; `nil` if there is no region of that name.
-    /// - Throws: ``StoreError``.
+    /// - Throws: `StoreError`.
     public func removeRegion(_ name: String) async throws -> RemovalReport? {
         let store = self.store
         return try await pool.run { try store.removeRegion(name) }
@@ -152,7 +152,7 @@ extension TileCache {
 
     /// The pinned regions and how much of each is there.
     ///
-    /// - Throws: ``StoreError``.
+    /// - Throws: `StoreError`.
     public func regions() async throws -> [RegionStatistics] {
         let store = self.store
         return try await pool.run { try store.regionStatistics() }

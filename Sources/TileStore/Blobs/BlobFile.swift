@@ -29,7 +29,7 @@ package final class BlobFile: Sendable {
 
     /// Reads a stretch that lies within the blob; may block.
     ///
-    /// - Throws: ``StoreError`` if the disk fails, or the file has become shorter.
+    /// - Throws: `StoreError` if the disk fails, or the file has become shorter.
     package func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int) throws {
         do throws(FileError) { try fill(buffer, at: offset) } catch {
             throw StoreError(FileError(error.operation, path, error.number), in: files.location)

@@ -31,7 +31,7 @@ public struct TileKey: Hashable, Sendable {
 
     /// Makes the key of a tile from its parts.
     ///
-    /// - Throws: ``StoreError`` with ``StoreError/Code/invalidKey`` if a part is out of range.
+    /// - Throws: `StoreError` with `StoreError.Code.invalidKey` if a part is out of range.
     public init(
         source: String, z: Int, x: Int, y: Int, scale: Int = 1, format: String? = nil
     ) throws {
@@ -41,7 +41,7 @@ public struct TileKey: Hashable, Sendable {
 
     /// Parses the text form.
     ///
-    /// - Throws: ``StoreError`` with ``StoreError/Code/invalidKey``, saying what is wrong.
+    /// - Throws: `StoreError` with `StoreError.Code.invalidKey`, saying what is wrong.
     public init(_ text: String) throws {
         var text = text
         self = try text.withUTF8 { try TileKey(utf8: UnsafeRawBufferPointer($0)) }
@@ -60,7 +60,7 @@ public struct SourceName: Hashable, Comparable, Sendable, CustomStringConvertibl
 
     /// Checks and takes a name.
     ///
-    /// - Throws: ``StoreError`` with ``StoreError/Code/invalidKey``.
+    /// - Throws: `StoreError` with `StoreError.Code.invalidKey`.
     public init(_ name: String) throws {
         guard (1...64).contains(name.utf8.count), name.utf8.allSatisfy(isSourceByte), name != ".", name != ".." else {
             throw StoreError(
@@ -88,7 +88,7 @@ public struct ResourceAddress: Hashable, Sendable {
 
     /// Checks and takes an address.
     ///
-    /// - Throws: ``StoreError`` with ``StoreError/Code/invalidKey``.
+    /// - Throws: `StoreError` with `StoreError.Code.invalidKey`.
     public init(path: String, query: Fingerprint? = nil, variant: Fingerprint? = nil) throws {
         guard (1...1024).contains(path.utf8.count), path.utf8.allSatisfy(isPathByte) else {
             throw StoreError(

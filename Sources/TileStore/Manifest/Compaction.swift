@@ -247,7 +247,7 @@ extension TileStore {
     ///
     /// Readers and writers go on meanwhile.
     ///
-    /// - Throws: ``StoreError/Code/busy`` if another process is at it.
+    /// - Throws: `StoreError.Code.busy` if another process is at it.
     public func compact() throws -> CompactionReport {
         for attempt in 1...3 {
             // The store's own compaction in the background is no other process: its turn comes to an end.

@@ -12,7 +12,7 @@ package final class PutInSteps: @unchecked Sendable {
 
     /// Hashes a batch.
     ///
-    /// - Throws: ``StoreError`` if one of its tiles cannot be stored.
+    /// - Throws: `StoreError` if one of its tiles cannot be stored.
     package init(_ tiles: [TilePut], into store: TileStore) throws {
         self.store = store
         size = tiles.reduce(0) { $0 + ($1.data?.count ?? 0) }
@@ -48,7 +48,7 @@ package final class PutInSteps: @unchecked Sendable {
 
     /// Puts the blobs in their places, or writes them there, and records the tiles, in one hold of the lock.
     ///
-    /// - Throws: ``StoreError`` of the first tile that failed; those before it are stored.
+    /// - Throws: `StoreError` of the first tile that failed; those before it are stored.
     package func record() throws -> Summary {
         var summary = Summary()
         guard !requests.isEmpty else { return summary }

@@ -20,7 +20,7 @@ extension TileStore {
     ///   - data: The bytes; `nil` for a response without a body.
     ///   - key: The key.
     ///   - metadata: Validators and times.
-    /// - Throws: ``StoreError``; then nothing has changed, and the bytes are still the caller's to use.
+    /// - Throws: `StoreError`; then nothing has changed, and the bytes are still the caller's to use.
     @discardableResult
     public func put(_ data: Data?, for key: TileKey, metadata: TileMetadata) throws -> PutOutcome {
         var request = PutRequest(TilePut(key: key, data: data, metadata: metadata))
@@ -34,7 +34,7 @@ extension TileStore {
     ///
     /// Limits are enforced once, at the end.
     ///
-    /// - Throws: ``StoreError`` of the first tile that failed; those before it are stored.
+    /// - Throws: `StoreError` of the first tile that failed; those before it are stored.
     @discardableResult
     public func put(_ tiles: [TilePut]) throws -> [PutOutcome] {
         guard !tiles.isEmpty else { return [] }
