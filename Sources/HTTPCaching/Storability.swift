@@ -64,6 +64,7 @@ extension CachePolicy {
     /// Only responses to GET are ever stored. The request is the one sent to the origin; fields that the cache's owner
     /// adds on its own account, such as an API key in `Authorization`, do not belong in it: §3.5 protects one user from
     /// another. That the body was complete is for the caller to see to.
+    @inlinable
     package func storability(of response: HTTPResponse, to request: HTTPRequest) -> Storability {
         storability(
             of: response, method: request.method, authorized: request.headerFields.contains(.authorization),

@@ -12,6 +12,7 @@ package struct StoredResponse: Hashable, Sendable {
     package var selectingFields: HTTPFields
 
     /// Puts one together.
+    @inlinable
     package init(
         status: HTTPResponse.Status, fields: HTTPFields, freshness: StoredFreshness,
         selectingFields: HTTPFields = HTTPFields()
@@ -23,6 +24,7 @@ package struct StoredResponse: Hashable, Sendable {
     }
 
     /// Its validators and `Date`; a `Date` later than its receipt counts as the time of receipt.
+    @inlinable
     package var validators: Validators {
         var validators = Validators(fields, now: freshness.storedAt)
         validators.date = validators.date.map { min($0, freshness.storedAt) }
