@@ -199,6 +199,13 @@ final class HTTPConnection: ChannelDuplexHandler {
     /// Takes one request from the input; `false` if there is none yet or nothing can follow it.
     private func step(_ context: ChannelHandlerContext, _ output: inout ByteBuffer) -> Bool {
         guard var bytes = input, bytes.readableBytes > 0 else { return false }
+        if output.readableBytes > limits.pipelinedBytes {
+            // The rest of a pipelined flood goes after it, as the client takes it.
+            write(output)
+            flushIfNeeded()
+            loop.giveBack(&output)
+            guard isWritable else { return false }
+        }
         input = nil
         let head: RequestHead
         do throws(Violation) {
@@ -228,12 +235,6 @@ final class HTTPConnection: ChannelDuplexHandler {
                     output = ByteBuffer()
                     finishConnection(drains: mayStillSend)
                     return false
-                }
-                // The rest of a pipelined flood goes after it, as the client takes it.
-                if output.readableBytes > limits.pipelinedBytes {
-                    write(output)
-                    flushIfNeeded()
-                    output = ByteBuffer()
                 }
                 return true
             }

@@ -44,10 +44,12 @@ final class LoopConnections {
 
     /// Keeps the room for the next answer; what is still on its way to a client is left to that.
     func giveBack(_ buffer: inout ByteBuffer) {
-        guard (1...65536).contains(buffer.capacity) else { return }
-        swap(&buffer, &scratch)
+        if (1...65536).contains(buffer.capacity) {
+            swap(&buffer, &scratch)
+            scratch.clear()
+        }
+        // Also where it is too large to be kept: what has been written must not be there to be written again.
         buffer = ByteBuffer()
-        scratch.clear()
     }
 
     func add(_ connection: HTTPConnection) { open[ObjectIdentifier(connection)] = connection }

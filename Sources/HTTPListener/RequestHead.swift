@@ -4,13 +4,32 @@ public import NIOCore
 /// A request's head as it came, checked: one reading of it is possible, and no other.
 @usableFromInline package struct RequestHead: Sendable {
     /// The methods that the server tells apart.
-    @usableFromInline package enum Method: Sendable { case get, head, options, other }
+    @usableFromInline package enum Method: Sendable {
+        case get, head, options, other
+
+        /// Written out, because the one that the compiler makes is a call in other modules.
+        @inlinable package static func == (a: Method, b: Method) -> Bool {
+            switch (a, b) {
+            case (.get, .get), (.head, .head), (.options, .options), (.other, .other): true
+            default: false
+            }
+        }
+    }
 
     /// What follows the head.
     @usableFromInline package enum Body: Hashable, Sendable {
         case none
         case length(Int64)
         case chunked
+
+        /// Written out for the same reason.
+        @inlinable package static func == (a: Body, b: Body) -> Bool {
+            switch (a, b) {
+            case (.none, .none), (.chunked, .chunked): true
+            case (.length(let a), .length(let b)): a == b
+            default: false
+            }
+        }
     }
 
     /// The method, as far as the server cares.

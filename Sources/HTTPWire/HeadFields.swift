@@ -2,10 +2,38 @@ package import HTTPTypes
 public import NIOCore
 
 /// A field that the server itself looks at, so that it is found without comparing names again.
-@usableFromInline package enum KnownField: UInt8, Sendable {
-    case other, host, range, accept, cookie, expect, pragma, upgrade, trailer, te
-    case ifMatch, ifRange, connection, cacheControl, authorization, ifNoneMatch, contentLength, transferEncoding
-    case ifModifiedSince, ifUnmodifiedSince, via, acceptEncoding, maxForwards
+///
+/// A number and no enum: comparing two, and making a set of one, is then a matter of one instruction in other modules too.
+@usableFromInline package struct KnownField: Equatable, Sendable {
+    @usableFromInline let number: UInt8
+
+    @inlinable init(number: UInt8) { self.number = number }
+
+    @inlinable package static func == (a: KnownField, b: KnownField) -> Bool { a.number == b.number }
+
+    @inlinable package static var other: KnownField { KnownField(number: 0) }
+    @inlinable package static var host: KnownField { KnownField(number: 1) }
+    @inlinable package static var range: KnownField { KnownField(number: 2) }
+    @inlinable package static var accept: KnownField { KnownField(number: 3) }
+    @inlinable package static var cookie: KnownField { KnownField(number: 4) }
+    @inlinable package static var expect: KnownField { KnownField(number: 5) }
+    @inlinable package static var pragma: KnownField { KnownField(number: 6) }
+    @inlinable package static var upgrade: KnownField { KnownField(number: 7) }
+    @inlinable package static var trailer: KnownField { KnownField(number: 8) }
+    @inlinable package static var te: KnownField { KnownField(number: 9) }
+    @inlinable package static var ifMatch: KnownField { KnownField(number: 10) }
+    @inlinable package static var ifRange: KnownField { KnownField(number: 11) }
+    @inlinable package static var connection: KnownField { KnownField(number: 12) }
+    @inlinable package static var cacheControl: KnownField { KnownField(number: 13) }
+    @inlinable package static var authorization: KnownField { KnownField(number: 14) }
+    @inlinable package static var ifNoneMatch: KnownField { KnownField(number: 15) }
+    @inlinable package static var contentLength: KnownField { KnownField(number: 16) }
+    @inlinable package static var transferEncoding: KnownField { KnownField(number: 17) }
+    @inlinable package static var ifModifiedSince: KnownField { KnownField(number: 18) }
+    @inlinable package static var ifUnmodifiedSince: KnownField { KnownField(number: 19) }
+    @inlinable package static var via: KnownField { KnownField(number: 20) }
+    @inlinable package static var acceptEncoding: KnownField { KnownField(number: 21) }
+    @inlinable package static var maxForwards: KnownField { KnownField(number: 22) }
 
     init(_ name: UnsafeRawBufferPointer) {
         switch name.count {
@@ -51,17 +79,15 @@ public import NIOCore
 @usableFromInline package struct FieldSet: OptionSet, Sendable {
     @usableFromInline package let rawValue: UInt32
     @inlinable package init(rawValue: UInt32) { self.rawValue = rawValue }
-    @inlinable package init(_ field: KnownField) { rawValue = 1 << UInt32(field.rawValue) }
+    @inlinable package init(_ field: KnownField) { rawValue = 1 << UInt32(field.number) }
 
     /// The fields that make a request conditional, or ask for a part.
     @inlinable package static var conditions: FieldSet {
-        [
-            FieldSet(.ifMatch), FieldSet(.ifNoneMatch), FieldSet(.ifModifiedSince), FieldSet(.ifUnmodifiedSince),
-            FieldSet(.ifRange), FieldSet(.range),
-        ]
+        FieldSet(.ifMatch).union(FieldSet(.ifNoneMatch)).union(FieldSet(.ifModifiedSince))
+            .union(FieldSet(.ifUnmodifiedSince)).union(FieldSet(.ifRange)).union(FieldSet(.range))
     }
     /// The fields that ask something of a cache.
-    @inlinable package static var cacheWishes: FieldSet { [FieldSet(.cacheControl), FieldSet(.pragma)] }
+    @inlinable package static var cacheWishes: FieldSet { FieldSet(.cacheControl).union(FieldSet(.pragma)) }
 }
 
 /// The fields of a head as they came: places in its bytes, so that nothing is copied before somebody asks.
