@@ -118,7 +118,19 @@ package final class GenericProxy: Responder {
     package func answer(
         _ request: RequestHead, _ answering: borrowing Answering, into buffer: inout ByteBuffer
     ) -> Answered? {
-        ready.answer(request, answering, via: viaName, into: &buffer)
+        ready.answer(request, answering, via: viaName, into: &buffer, key: key)
+    }
+
+    /// The key of a request's URL; `nil` if it has none, or is not answered from the cache.
+    private func key(_ request: RequestHead) -> TileKey? {
+        let path = request.path
+        for route in cache.routes {
+            guard let rest = route.rest(of: path) else { continue }
+            // Such a target is refused.
+            if route.origin.basePath.isEmpty, rest.hasPrefix("//") { return nil }
+            return ResourceKeys(store: cache.store, name: route.name).primary(rest: rest, query: request.query)
+        }
+        return nil
     }
 
     /// Makes a hit ready for the next time.

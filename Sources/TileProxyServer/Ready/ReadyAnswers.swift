@@ -9,8 +9,8 @@ package import TileStore
 /// Answers fresh hits at once, for the tile routes and the generic routes of one event loop.
 ///
 /// What is said of an entry is read from the store for each answer, so an answer is never older than the store. What is
-/// kept here are heads, one for all entries that share their fields, and the keys of the generic routes' targets; bounded in
-/// bytes. The tile routes make their keys from the path, so they need nothing for each tile.
+/// kept here are heads, one for all entries that share their fields, and the keys of the generic routes' targets, which save
+/// making them again; bounded in bytes. The tile routes make their keys from numbers, so they need nothing for each tile.
 package final class ReadyAnswers {
     /// Which head: of the generic routes or of a source, and the shared fields it was made from.
     private struct HeadKey: Hashable {
@@ -130,27 +130,41 @@ package final class ReadyAnswers {
 
     /// Answers for a target of the generic routes; `nil`, and nothing is written, if that is for the long way.
     ///
-    /// - Parameter via: This proxy's name in `Via`: a request that has come by here before is for the long way.
+    /// - Parameters:
+    ///   - via: This proxy's name in `Via`: a request that has come by here before is for the long way.
+    ///   - key: The key of a request's URL; asked for targets that are not known.
     @inline(__always)
     func answer(
-        _ request: RequestHead, _ answering: borrowing Answering, via: [UInt8], into buffer: inout ByteBuffer
+        _ request: RequestHead, _ answering: borrowing Answering, via: [UInt8], into buffer: inout ByteBuffer,
+        key: (RequestHead) -> TileKey?
     ) -> Answered? {
-        guard targets.count > 0, let wish = wish(request), request.fields.present.isDisjoint(with: .cacheWishes),
-            !request.fields.mayHave(via, in: .via), let target = find(request)
+        guard bound > 0, let wish = wish(request), request.fields.present.isDisjoint(with: .cacheWishes),
+            !request.fields.mayHave(via, in: .via)
         else { return nil }
+        let target = find(request)
+        guard let known = target?.key ?? key(request).flatMap(store.known) else { return nil }
         let now = time.now
-        guard let entry = try? store.find(target.key, at: Timestamp(seconds: now.seconds), tag: tagRoom) else {
-            return nil
+        guard let entry = try? store.find(known, at: Timestamp(seconds: now.seconds), tag: tagRoom) else { return nil }
+        if let selection = target?.selection, !selection.holds(in: store) { return nil }
+        if let target, target.head.fields.identity == entry.fields {
+            if !target.isUsed { target.isUsed = true }
+            return answer(request, answering, wish, entry, target.head, now, into: &buffer)
         }
-        if let selection = target.selection, !selection.holds(in: store) { return nil }
-        var head = target.head
-        if head.fields.identity != entry.fields {
-            guard let other = heads[HeadKey(route: -1, fields: entry.fields)] else { return nil }
-            use(other, in: target)
-            head = other
-        }
-        if !target.isUsed { target.isUsed = true }
-        return answer(request, answering, wish, entry, head, now, into: &buffer)
+        // Not known yet, or not with these fields.
+        guard let head = genericHead(of: entry, known, via),
+            let answered = answer(request, answering, wish, entry, head, now, into: &buffer)
+        else { return nil }
+        keep(known, target?.selection, head, for: request)
+        return answered
+    }
+
+    @inline(never)
+    private func genericHead(of entry: KnownEntry, _ key: KnownKey, _ via: [UInt8]) -> ReadyHead? {
+        if let head = heads[HeadKey(route: -1, fields: entry.fields)] { return head }
+        // The entry may have changed since the look at it: then the long way tells.
+        guard let fields = store.fields(under: key), fields.identity == entry.fields else { return nil }
+        // Where variants lie elsewhere, this is their marker, and no head can be made of it.
+        return ReadyHead(fields, via: Via(receivedBy: String(decoding: via, as: UTF8.self)))
     }
 
     @inline(__always)
@@ -162,7 +176,7 @@ package final class ReadyAnswers {
         }
     }
 
-    /// Remembers where the answer to a request is stored.
+    /// Remembers where the answer to a request is stored: a variant is found only so.
     func keep(_ candidate: Candidate, for request: RequestHead, via: Via) {
         let metadata = candidate.entry.metadata
         guard bound > 0, candidate.length <= Self.largestBody, !metadata.response.noCache,
@@ -170,8 +184,12 @@ package final class ReadyAnswers {
         else { return }
         let selection = candidate.choice.flatMap { ReadySelection($0, request.fields, store) }
         guard candidate.choice == nil || selection != nil else { return }
-        let place = HeadKey(route: -1, fields: metadata.response.identity)
-        let head = heads[place] ?? ReadyHead(metadata.response, via: via)
+        let head =
+            heads[HeadKey(route: -1, fields: metadata.response.identity)] ?? ReadyHead(metadata.response, via: via)
+        keep(key, selection, head, for: request)
+    }
+
+    private func keep(_ key: KnownKey, _ selection: ReadySelection?, _ head: ReadyHead, for request: RequestHead) {
         guard head.isUsable else { return }
         let target = request.withTargetBytes { bytes in
             bytes.count <= Self.longestTarget ? ReadyTarget(bytes, key, selection, head) : nil
@@ -183,17 +201,12 @@ package final class ReadyAnswers {
         {
             forget(other)
         }
+        let place = HeadKey(route: -1, fields: head.fields.identity)
         if heads.updateValue(head, forKey: place) == nil { bytes += head.cost }
         head.uses += 1
         targets.insert(target)
         bytes += target.cost
         keepWithinBound()
-    }
-
-    private func use(_ head: ReadyHead, in target: ReadyTarget) {
-        head.uses += 1
-        release(target.head)
-        target.head = head
     }
 
     private func forget(_ target: ReadyTarget) {

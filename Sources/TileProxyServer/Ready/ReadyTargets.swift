@@ -15,7 +15,7 @@ struct ReadyTarget {
         let key: KnownKey
         /// Which requests it is for, if not for all.
         let selection: ReadySelection?
-        var head: ReadyHead
+        let head: ReadyHead
         let hash: UInt32
         let count: Int32
         /// Whether it was used since the table last looked for something to drop.
@@ -46,10 +46,7 @@ struct ReadyTarget {
     @inline(__always) var selection: ReadySelection? {
         storage.withUnsafeMutablePointerToHeader { $0.pointee.selection }
     }
-    @inline(__always) var head: ReadyHead {
-        get { storage.withUnsafeMutablePointerToHeader { $0.pointee.head } }
-        nonmutating set { storage.withUnsafeMutablePointerToHeader { $0.pointee.head = newValue } }
-    }
+    @inline(__always) var head: ReadyHead { storage.withUnsafeMutablePointerToHeader { $0.pointee.head } }
     @inline(__always) var isUsed: Bool {
         get { storage.withUnsafeMutablePointerToHeader { $0.pointee.isUsed } }
         nonmutating set { storage.withUnsafeMutablePointerToHeader { $0.pointee.isUsed = newValue } }

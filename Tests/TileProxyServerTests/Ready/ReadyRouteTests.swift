@@ -45,6 +45,17 @@ struct ReadyRouteTests {
         }
     }
 
+    @Test
+    func aFreshResourceIsAnsweredAtOnceThoughNobodyAskedForItBefore() async throws {
+        try await ReadyLab.with(generic: generic()) { lab, client in
+            let targets = (0..<8).flatMap { ["/fonts/\($0)", "/fonts/\($0)?query=\($0)"] }
+            for target in targets { while try !client.ask(.long, target).isHit {} }
+            let answers = try targets.map { try client.ask(.ready, $0) }
+            #expect(lab.answeredAtOnce.withLock { $0 } == targets.count)
+            #expect(try answers == targets.map { try client.ask(.long, $0) })
+        }
+    }
+
     @Test(arguments: paths)
     func whatChangesInTheStoreShowsInTheNextAnswer(_ path: String) async throws {
         try await ReadyLab.with(generic: generic()) { lab, client in
