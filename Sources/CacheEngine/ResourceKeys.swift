@@ -26,7 +26,9 @@ package struct ResourceKeys: Sendable {
     }
 
     /// The key of the variant for a request, under a marker; `nil` if the marker's fields cannot be told apart.
-    package func variant(of primary: TileKey, _ names: [HTTPField.Name], epoch: String, for request: HTTPFields) -> TileKey? {
+    package func variant(of primary: TileKey, _ names: [HTTPField.Name], epoch: String, for request: HTTPFields)
+        -> TileKey?
+    {
         guard case .resource(let resource) = primary.address,
             let selection = Vary.fields(names).selectionText(for: request),
             let address = try? ResourceAddress(

@@ -24,7 +24,8 @@ package enum StoreJob: Sendable {
     /// The update may name other fields in `Vary` than those that the response was stored under. The stored bytes then
     /// answer only requests whose fields are those of this request (RFC 9111 §4.1), so the response moves to that
     /// variant, and its former key, which other requests lead to, is removed.
-    package static func update(_ candidate: Candidate, _ stored: StoredResponse, for request: CacheRequest) -> StoreJob {
+    package static func update(_ candidate: Candidate, _ stored: StoredResponse, for request: CacheRequest) -> StoreJob
+    {
         let names = Vary(stored.fields).names
         guard names != candidate.choice?.names ?? [], let primary = request.key else {
             return .refresh(

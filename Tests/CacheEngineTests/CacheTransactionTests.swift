@@ -54,7 +54,10 @@ struct CacheTransactionTests {
         let follow: [Event] = [.begin, .looked(.miss), .written(waited: false), .follows]
         let request = try MachineLab.request()
         let fresh = Event.looked(.found(try MachineLab.stored("max-age=1000")))
-        #expect(run(request, follow + [.heard(.stored), fresh]).suffix(3) == ["start patience", "look", "answer miss, done"])
+        #expect(
+            run(request, follow + [.heard(.stored), fresh]).suffix(3) == [
+                "start patience", "look", "answer miss, done",
+            ])
         #expect(run(request, follow + [.heard(.alone)]).last == "fetch unlisted uri-miss")
         #expect(run(request, follow + [.heard(.again), .looked(.miss)]).last == "fetch shared uri-miss")
         let held = HeldAnswer(try MachineLab.stored("max-age=1000"), vary: [], for: request.fields)
@@ -80,7 +83,10 @@ struct CacheTransactionTests {
     func patienceEndsTheWaitAndNothingElse() throws {
         let request = try MachineLab.request()
         let follow: [Event] = [.begin, .looked(.miss), .written(waited: false), .follows]
-        #expect(run(request, follow + [.patienceOver, .heard(.stored)]).suffix(2) == ["leave fill, fetch unlisted uri-miss", ""])
+        #expect(
+            run(request, follow + [.patienceOver, .heard(.stored)]).suffix(2) == [
+                "leave fill, fetch unlisted uri-miss", "",
+            ])
         #expect(
             run(request, follow + [.heard(.again), .patienceOver, .looked(.miss)]).suffix(2)
                 == ["", "fetch closed uri-miss"])

@@ -37,7 +37,7 @@ struct EngineOrderTests {
 
     @Test(arguments: 0..<4)
     func inAnyOrderEachClientGetsOneAnswerAndNothingIsLeft(part: Int) {
-        for seed in Seeds.share(part, of: 4, count: 4000) {
+        for seed in Seeds.share(part, of: 4, count: 2000) {
             let script = Self.script(seed)
             guard !Self.violations(script).isEmpty else { continue }
             let smallest = shrink(script) { !Self.violations($0).isEmpty }

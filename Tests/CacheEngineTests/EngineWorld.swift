@@ -258,7 +258,8 @@ final class EngineWorld {
             let leave = health.leave(for: "origin", request.target.hashValue)
             if case .wait = leave { return }
             let forwarding = Forwarding(request.refreshing, candidate, .stale)
-            guard let key = Fill.flightKey(request.refreshing, forwarding), let ticket = flights.start(key, isOpen: true)
+            guard let key = Fill.flightKey(request.refreshing, forwarding),
+                let ticket = flights.start(key, isOpen: true)
             else {
                 if leave == .probe { health.abandoned("origin", request.target.hashValue) }
                 return

@@ -60,7 +60,8 @@ struct FillTests {
         #expect(
             run(try MachineLab.request(), [.begin(looksAgain: false), head(200, [.cacheControl: "no-store"]), .ended])
                 == [
-                    "ask", "origin is there, of no use, followers: alone, owner: 200, pass on", "owner: ended, end: alone",
+                    "ask", "origin is there, of no use, followers: alone, owner: 200, pass on",
+                    "owner: ended, end: alone",
                 ])
     }
 
@@ -115,7 +116,7 @@ struct FillTests {
                 [.begin(looksAgain: false), head(304, [.eTag: "\"2\""], length: nil), head(200, keep)])
                 == [
                     "ask if not \"1\"", "origin is there, cancel, ask",
-                    "origin is there, owner: 200 stored, collect",
+                    "origin is there, of use, owner: 200 stored, collect",
                 ])
         #expect(
             run(try MachineLab.request(), [.begin(looksAgain: false), head(304, length: nil)]).last
@@ -149,7 +150,10 @@ struct FillTests {
             run(
                 try MachineLab.request(.post, hasBody: true),
                 [.begin(looksAgain: false), head(200), .settled, .ended])
-                == ["ask", "origin is there, settle 1", "followers: alone, owner: 200, pass on", "owner: ended, end: alone"])
+                == [
+                    "ask", "origin is there, settle 1", "followers: alone, owner: 200, pass on",
+                    "owner: ended, end: alone",
+                ])
         // It is settled though the client has gone meanwhile.
         #expect(
             run(
@@ -195,7 +199,8 @@ struct FillTests {
         #expect(
             words([.begin(looksAgain: false), .failed(.clientMayBeGone)]).last
                 == "owner: failed, abandon probe, end: again")
-        #expect(words([.begin(looksAgain: false), .ownerLeft(others: false)]).last == "cancel, abandon probe, end: again")
+        #expect(
+            words([.begin(looksAgain: false), .ownerLeft(others: false)]).last == "cancel, abandon probe, end: again")
     }
 
     @Test

@@ -68,7 +68,9 @@ final class BodyRelay {
 
     // MARK: Bytes
 
-    /// Takes a part; `false` if it is too much to be collected. Then the fill decides, and the part is not lost.
+    /// Takes a part; `false` if it is too much to be collected.
+    ///
+    /// Then the fill decides, and the part is not lost.
     func append(_ bytes: ByteBuffer) -> Bool {
         switch route {
         case .drop: return true
