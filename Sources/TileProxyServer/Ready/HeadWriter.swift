@@ -1,7 +1,7 @@
 import HTTPCaching
 import HTTPWire
 
-/// Writes into room whose size was reckoned before: what does not fit is left out, and never written elsewhere.
+/// Writes text into a buffer of fixed size; what does not fit is left out.
 struct HeadWriter {
     private let room: UnsafeMutableRawBufferPointer
     private(set) var count = 0

@@ -8,9 +8,9 @@ package import TileStore
 
 /// Answers fresh hits at once, for the tile routes and the generic routes of one event loop.
 ///
-/// What is said of an entry is read from the store for each answer, so an answer is never older than the store. What is
-/// kept here are heads, one for all entries that share their fields, and the keys of the generic routes' targets, which save
-/// making them again; bounded in bytes. The tile routes make their keys from numbers, so they need nothing for each tile.
+/// Each answer reads the entry from the store, so it is never older than the store. This table keeps heads, one for all
+/// entries that share their fields, and the keys of the generic routes' targets, which save making them again; bounded in
+/// bytes. Tile routes make their keys from numbers and need no memory for a tile.
 package final class ReadyAnswers {
     /// Which head: of the generic routes or of a source, and the shared fields it was made from.
     private struct HeadKey: Hashable {
@@ -22,11 +22,10 @@ package final class ReadyAnswers {
     private let store: TileStore
     private let time: LoopTime
     private let bound: Int
-    // Touched on the loop alone, and by no function that another one of these calls while it changes them: no need to check
-    // that at run time.
+    // Used on the event loop only, and never re-entered while they change: no run-time exclusivity checks.
     @exclusivity(unchecked) private var heads: [HeadKey: ReadyHead] = [:]
     @exclusivity(unchecked) private var targets = ReadyTargets()
-    /// What the heads of each source were last: mostly the next tile has the same.
+    /// The head used last for each source; usually the next tile has the same one.
     @exclusivity(unchecked) private var lastHeads: [ReadyHead?] = []
     private var tileHeadBytes = 0
     private var bytes = 0
@@ -34,12 +33,12 @@ package final class ReadyAnswers {
 
     /// Longer bodies are sent in pieces, which takes more than one write.
     static var largestBody: Int { Candidate.wholeUpTo }
-    /// Longer targets are rare, and no use to keep in memory.
+    /// Longer targets are not kept.
     static let longestTarget = 4096
-    /// What the tables of all event loops together may take.
+    /// The bytes that the tables of all event loops may take together.
     package static let budget = 32 << 20
 
-    /// - Parameter bytes: What it may take; nothing is answered from it with 0.
+    /// - Parameter bytes: The most that it may take; with 0 it answers nothing.
     package init(_ store: TileStore, time: LoopTime, bytes: Int = ReadyAnswers.budget) {
         self.store = store
         self.time = time
@@ -48,9 +47,9 @@ package final class ReadyAnswers {
 
     deinit { tagRoom.deallocate() }
 
-    // MARK: Who is answered
+    // MARK: Which requests
 
-    /// What a request wants, if it is one that a ready answer may serve.
+    /// What a request asks for, if a ready answer may serve it.
     private enum Wish {
         case whole
         /// The body, unless the client has it already: one `If-None-Match` and no other condition.
@@ -71,9 +70,7 @@ package final class ReadyAnswers {
 
     // MARK: Tiles
 
-    /// Answers for a tile; `nil`, and nothing is written, if that is for the long way.
-    ///
-    /// - Parameter key: The tile's key, for what ``TileStore/known(_:)`` knows of it.
+    /// Answers a request for a tile; `nil`, with nothing written, if it has to take the long way.
     @inline(__always)
     func answer(
         _ request: RequestHead, _ answering: borrowing Answering, _ key: KnownKey, of source: ServedSource,
@@ -109,7 +106,7 @@ package final class ReadyAnswers {
         // The entry may have changed since the look at it: then the long way tells.
         guard let fields = store.fields(under: key), fields.identity == place.fields else { return nil }
         let head = ReadyHead(fields, of: source)
-        // Sources whose tiles share nothing get no more than their part; a head is soon made again.
+        // Tiles that share no fields may not fill the table; their heads are made again when needed.
         if tileHeadBytes + head.cost > bound / 4 { dropTiles() }
         heads[place] = head
         tileHeadBytes += head.cost
@@ -118,7 +115,7 @@ package final class ReadyAnswers {
         return head
     }
 
-    /// Forgets what was made for the sources, because they have changed.
+    /// Forgets the heads of all sources; called when the sources have changed.
     func dropTiles() {
         lastHeads = []
         heads = heads.filter { $0.key.route < 0 }
@@ -128,11 +125,11 @@ package final class ReadyAnswers {
 
     // MARK: Other resources
 
-    /// Answers for a target of the generic routes; `nil`, and nothing is written, if that is for the long way.
+    /// Answers a request of the generic routes; `nil`, with nothing written, if it has to take the long way.
     ///
     /// - Parameters:
-    ///   - via: This proxy's name in `Via`: a request that has come by here before is for the long way.
-    ///   - key: The key of a request's URL; asked for targets that are not known.
+    ///   - via: This proxy's name in `Via`; a forwarding loop is for the long way.
+    ///   - key: Makes the key of a request's URL; called for targets that the table does not have.
     @inline(__always)
     func answer(
         _ request: RequestHead, _ answering: borrowing Answering, via: [UInt8], into buffer: inout ByteBuffer,
@@ -150,7 +147,7 @@ package final class ReadyAnswers {
             if !target.isUsed { target.isUsed = true }
             return answer(request, answering, wish, entry, target.head, now, into: &buffer)
         }
-        // Not known yet, or not with these fields.
+        // A new target, or one whose entry has other fields now.
         guard let head = genericHead(of: entry, known, via),
             let answered = answer(request, answering, wish, entry, head, now, into: &buffer)
         else { return nil }
@@ -163,7 +160,7 @@ package final class ReadyAnswers {
         if let head = heads[HeadKey(route: -1, fields: entry.fields)] { return head }
         // The entry may have changed since the look at it: then the long way tells.
         guard let fields = store.fields(under: key), fields.identity == entry.fields else { return nil }
-        // Where variants lie elsewhere, this is their marker, and no head can be made of it.
+        // The marker of a URL with variants makes an unusable head.
         return ReadyHead(fields, via: Via(receivedBy: String(decoding: via, as: UTF8.self)))
     }
 
@@ -176,7 +173,7 @@ package final class ReadyAnswers {
         }
     }
 
-    /// Remembers where the answer to a request is stored: a variant is found only so.
+    /// Remembers under which key the answer to a request is stored; the only way to find a variant.
     func keep(_ candidate: Candidate, for request: RequestHead, via: Via) {
         let metadata = candidate.entry.metadata
         guard bound > 0, candidate.length <= Self.largestBody, !metadata.response.noCache,
@@ -262,10 +259,9 @@ package final class ReadyAnswers {
         return Answered(status: isNotModified ? 304 : head.status, bodyBytes: size, cache: .hit)
     }
 
-    /// Whether the client has what an entry would be answered with; `nil` if only the long way can tell.
+    /// Whether the client's tag matches the entry's; `nil` if only the long way can tell.
     ///
-    /// Both tags must be such that they can be read in one way only; then weak comparison is that of their bytes without
-    /// `W/` (RFC 9110 §8.8.3.2).
+    /// Both must be single well-formed tags. Weak comparison then compares their bytes without `W/` (RFC 9110 §8.8.3.2).
     private func isSame(_ request: RequestHead, _ tag: UnsafeRawBufferPointer, _ head: ReadyHead) -> Bool? {
         // Conditions count only where the answer would be a success (RFC 9110 §13.2.1).
         guard head.isSuccess else { return false }
@@ -323,7 +319,7 @@ extension ByteBuffer {
 }
 
 extension HeadFields {
-    /// Whether any line of a field has a text in it; the text stands for a name that nobody else has.
+    /// Whether a field contains a text in any case; `true` as well if the field has more than one line.
     @inline(__always)
     fileprivate func mayHave(_ text: [UInt8], in field: KnownField) -> Bool {
         guard contains(field) else { return false }

@@ -8,13 +8,13 @@ import TileStore
 
 /// The head of an answer from the store, made ready for all entries that share their ``ResponseFields``.
 ///
-/// The lines are bytes; what differs from entry to entry, and from answer to answer, is filled in: the entity tag, times,
-/// the age, lengths.
+/// Fields that are the same for all are kept as bytes. The entity tag, dates, the age and lengths are filled in for each
+/// answer.
 final class ReadyHead {
-    /// Which part of a head is written next.
+    /// A part of a head.
     struct Piece {
         enum Kind: UInt8 {
-            /// Bytes that are always the same: those from `start` to `end`.
+            /// Constant bytes: those from `start` to `end`.
             case text
             /// The whole `ETag` line, if there is a tag.
             case tag
@@ -25,8 +25,7 @@ final class ReadyHead {
             case age
             /// What `Cache-Status` says of the time to live.
             case timeToLive
-            /// The directives of `Cache-Control` that give the lifetime; `number` is the origin's own `max-age` where browsers
-            /// may be asked to come back sooner than caches, else -1.
+            /// `max-age`, and `s-maxage` where it differs; `number` is the origin's `max-age` for browsers, or -1.
             case lifetime
             /// The body's length.
             case length
@@ -40,22 +39,22 @@ final class ReadyHead {
         var number = 0
     }
 
-    /// What it was made from: kept so that its identity stays its own.
+    /// The shared fields it was made from; kept so that no other value can have their identity.
     let fields: ResponseFields
     let status: Int
-    /// Whether it can be used at all; if not, all its entries are for the long way.
+    /// Whether it can be used; if not, all its entries take the long way.
     let isUsable: Bool
-    /// Whether only clients that take gzip get this.
+    /// Whether the body is gzip, for clients that accept it only.
     var needsGzip = false
-    /// Whether the body has to be looked at: one that is gzip, though nobody said so, is for the long way.
+    /// Whether the body must be checked: an undeclared gzip body takes the long way.
     var mustNotBeGzip = false
     /// Whether entries have a body; `nil` if both kinds may share it.
     var hasBody: Bool?
-    /// Whether an entry without a tag gets one that is made of its digest.
+    /// Whether an entry without a tag gets one made from its digest.
     var makesTag = false
     /// How many targets use it.
     var uses = 0
-    /// Whether the tag is an entry's own, so that it can be compared, and a 304 be made of it.
+    /// Whether the head has the entry's tag, so that `If-None-Match` can be decided and answered with 304.
     private(set) var isRevalidatable = false
     /// Whether the status is a success.
     var isSuccess: Bool { (200...299).contains(status) }
@@ -65,7 +64,7 @@ final class ReadyHead {
     private var pieces: [Piece] = []
     private var mostBytes = 0
 
-    /// Heads that are longer are no use to keep in memory.
+    /// Longer heads are not kept.
     static let longest = 4096
 
     /// A head that cannot be used.
@@ -75,10 +74,11 @@ final class ReadyHead {
         isUsable = false
     }
 
-    /// Makes one from what the long way would send for an entry with ``sample(of:)`` for its metadata, and for a request
-    /// that has it already.
+    /// Makes one from the long way's answers for an entry with the metadata of ``sample(of:)``.
     ///
     /// - Parameters:
+    ///   - full: The answer to a GET.
+    ///   - notModified: The answer to a GET with the sample's tag, if that is a 304.
     ///   - hasLength: Whether `Content-Length` is sent.
     ///   - cacheControl: How the lifetime is told, where that is not a stored field.
     init(
@@ -114,14 +114,14 @@ final class ReadyHead {
         return status
     }()
 
-    /// An entry's metadata by which the places are found where entries differ.
+    /// Metadata with recognisable values, by which the fields that differ between entries are found in an answer.
     static func sample(of fields: ResponseFields) -> TileMetadata {
         TileMetadata(
             response: fields, etag: sampleTag, lastModified: sampleModified, storedAt: sampleReceipt,
             date: sampleReceipt, expires: sampleReceipt.adding(seconds: 7))
     }
 
-    /// A request that has the sample already.
+    /// The conditions of a client that has the sample.
     static var sampleConditions: ClientPreconditions { ClientPreconditions([.ifNoneMatch: sampleTag]) }
     /// What `Cache-Status` says of the sample.
     static var sampleCacheStatus: CacheStatus { sampleStatus }

@@ -12,7 +12,7 @@ import TileStore
 final class ReadySelection {
     /// The key of the URL's marker.
     private let marker: KnownKey
-    /// What the marker said: while it says the same, the same key has the variant.
+    /// The marker's fields: while they are the same, the variant has the same key.
     private let markerFields: ResponseFields
     /// The names of the fields in lower case, and the lines of each.
     private let fields: [(name: [UInt8], lines: [[UInt8]])]
@@ -37,8 +37,9 @@ final class ReadySelection {
         !request.mayHideFields && fields.allSatisfy { request.has($0.lines, of: $0.name) }
     }
 
-    /// Whether the URL's marker still leads to the variant; without it a variant is gone, though nobody could remove it by
-    /// name.
+    /// Whether the URL's marker still leads to the variant.
+    ///
+    /// Removing the marker removes all variants.
     @inline(__always)
     func holds(in store: TileStore) -> Bool { (try? store.has(markerFields, under: marker)) ?? false }
 

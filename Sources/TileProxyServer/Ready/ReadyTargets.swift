@@ -74,9 +74,10 @@ struct ReadyTarget {
     }
 }
 
-/// Targets by their bytes: a hash table that grows, and drops one at random that was not used lately when asked to.
+/// A hash table of targets by their bytes.
 ///
-/// At random, so that asking for a little more than has room costs a little more, and not everything.
+/// It grows; the caller drops entries with ``dropOne()`` when they take too many bytes. Eviction is random with a second
+/// chance: when slightly more is requested than fits, only slightly more is missed, in whatever order.
 struct ReadyTargets {
     // Open addressing with linear probing, at most five eighths full; a hash of 0 is an empty place.
     private var hashes: [UInt32] = Array(repeating: 0, count: 256)
@@ -84,7 +85,7 @@ struct ReadyTargets {
     private(set) var count = 0
     private var random = UInt64.random(in: 1...UInt64.max)
 
-    /// How many variants of one target there may be: a client chooses what selects them.
+    /// The most variants of one target: clients choose the fields that select them.
     static let variants = 8
 
     private var mask: Int { hashes.count - 1 }
@@ -100,7 +101,7 @@ struct ReadyTargets {
         return nil
     }
 
-    /// Adds a target; what stands for the same requests must be gone.
+    /// Adds a target; the caller has removed those that it replaces.
     mutating func insert(_ target: ReadyTarget) {
         if (count + 1) * 8 > hashes.count * 5 { grow() }
         place(target)
@@ -130,7 +131,7 @@ struct ReadyTargets {
         return found
     }
 
-    /// Takes out one that was not used since it was last passed here; one of a few neighbours if all were.
+    /// Removes a random target that was not used since this function last passed it, or after eight used ones the next.
     mutating func dropOne() -> ReadyTarget? {
         guard count > 0 else { return nil }
         random ^= random << 13

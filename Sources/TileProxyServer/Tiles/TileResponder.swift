@@ -20,7 +20,7 @@ package final class TileResponder {
     private let store: TileStore
     private let loop: any EventLoop
     private let time: LoopTime
-    // Changed by `adopt` and `tile` alone, which call nothing that reads them meanwhile.
+    // Used on the event loop only, and never re-entered while they change: no run-time exclusivity checks.
     @exclusivity(unchecked) private var table: SourceTable
     @exclusivity(unchecked) private var stripes: [Statistics.Stripe]
     private let ready: ReadyAnswers
@@ -172,7 +172,7 @@ package final class TileResponder {
             send(TileReply(404, "No such tile.", allowedOrigin: "*", cacheStatus: nil), source, .none, exchange)
             return
         }
-        // What this machine has is never stored, so there is no key to find it by.
+        // Files and archives of this machine are never stored.
         if !source.configuration.isLocal { keys[found.place] = store.known(key) }
         let now = time.now
         if !source.configuration.isLocal, !source.overzooms(found.path.z), let tile = freshTile(key, source, now) {
