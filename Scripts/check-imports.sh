@@ -40,7 +40,7 @@ only "ContentCoding touches zlib" 'CZlib' ContentCoding
 only "TileArchive touches SQLite" 'GRDB|GRDBSQLite|SQLite3' TileArchive
 only "TileImaging touches image libraries" 'CTileImaging|ImageIO|CoreGraphics' TileImaging TileCacheMapKit
 only "TileCacheMapKit touches MapKit" 'MapKit|UIKit|AppKit|SwiftUI' TileCacheMapKit
-only "the proxy and its command write logs" 'Logging' TileProxyServer tileproxy
+only "the proxy, its listener and its command write logs" 'Logging' TileProxyServer HTTPListener tileproxy
 only "the transport is over async-http-client" 'AsyncHTTPClient' TileCacheNIO
 only "the transport and the proxy have event loops" 'NIO[A-Za-z0-9]*' \
     TileCacheNIO TileProxyServer HTTPWire HTTPListener OriginClient
@@ -57,8 +57,6 @@ forbid "one file speaks to URLSession" 'FoundationNetworking' \
 forbid "what can do without MapKit does" 'MapKit|UIKit|AppKit|CoreGraphics|ImageIO' Sources/TileCacheMapKit/Logic
 forbid "one file of the proxy opens archives" 'TileArchive|TileCacheArchive' \
     $(find Sources/TileProxyServer -name '*.swift' ! -name ArchiveOfSource.swift)
-forbid "the HTTP server and the client towards origins know nothing of tiles" \
-    "TileStore|TileCache[A-Za-z]*|TileArchive" Sources/TileProxyServer/HTTP Sources/TileProxyServer/Upstream
 forbid "the proxy's configuration alone reads YAML" 'Yams' \
     $(find Sources -name '*.swift' ! -path 'Sources/TileProxyServer/Config/*')
 forbid "routes and page speak to origins through the cache alone" 'TileCacheNIO|NIOSSL' \
