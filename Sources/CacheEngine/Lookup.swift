@@ -22,7 +22,7 @@ package struct Candidate: Sendable {
 
     /// Bodies up to this size are read whole; larger ones are sent from their files, so that a client that reads slowly
     /// holds no copy of them in memory.
-    package static let wholeUpTo = 128 << 10
+    package static let wholeUpTo = 120 << 10
 }
 
 /// An answer that could not be stored, on a full disk say: held in memory for those who have been waiting for it.

@@ -14,6 +14,13 @@ package struct BufferedBytes: Sendable {
 }
 
 extension HTTPConnection {
+    /// How much more may wait in the channel.
+    var roomInChannel: Int {
+        // Where the channel cannot tell, there is none.
+        let waiting = (try? context?.channel.syncOptions?.getOption(.bufferedWritableBytes)) ?? limits.waitingBytes
+        return max(0, limits.waitingBytes - waiting)
+    }
+
     var buffered: BufferedBytes {
         // Where the channel cannot tell, nothing waits.
         let output = (try? context?.channel.syncOptions?.getOption(.bufferedWritableBytes)) ?? 0

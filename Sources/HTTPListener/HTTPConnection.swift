@@ -225,7 +225,10 @@ final class HTTPConnection: ChannelDuplexHandler {
         keepAlive = head.keepAlive
         let startedAt = NIODeadline.now()
         if head.body == .none {
-            let answering = Answering(time: loop.time, keepAlive: willKeepAlive, isHTTP11: head.isHTTP11)
+            let room =
+                limits.bufferedBytes - limits.waitingBytes - output.readableBytes - (input?.storageCapacity ?? 0)
+            let answering = Answering(
+                time: loop.time, keepAlive: willKeepAlive, isHTTP11: head.isHTTP11, room: room, connection: self)
             if output.capacity == 0 { output = loop.takeScratch(context.channel.allocator) }
             if let answered = responder.answer(head, answering, into: &output) {
                 loop.observer?.finished(

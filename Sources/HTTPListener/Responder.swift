@@ -23,11 +23,26 @@ package struct Answering: ~Copyable {
     package let keepAlive: Bool
     /// Whether the client speaks HTTP/1.1.
     package let isHTTP11: Bool
+    /// Bytes that may be written if as many wait for the client already as there may be.
+    private let room: Int
+    private let connection: HTTPConnection?
 
     package init(time: LoopTime, keepAlive: Bool, isHTTP11: Bool) {
+        self.init(time: time, keepAlive: keepAlive, isHTTP11: isHTTP11, room: .max, connection: nil)
+    }
+
+    init(time: LoopTime, keepAlive: Bool, isHTTP11: Bool, room: Int, connection: HTTPConnection?) {
         self.time = time
         self.keepAlive = keepAlive
         self.isHTTP11 = isHTTP11
+        self.room = room
+        self.connection = connection
+    }
+
+    /// Whether an answer of so many bytes may be written whole; a larger one has to be sent in pieces.
+    package func hasRoom(for bytes: Int) -> Bool {
+        // What really waits is looked at only where it matters.
+        bytes <= room || bytes <= room + (connection?.roomInChannel ?? 0)
     }
 
     /// Writes the `Connection` field where one is needed.

@@ -31,8 +31,10 @@ package struct ServerLimits: Sendable {
     package var linger = TimeAmount.seconds(2)
     /// How long that may take in all.
     package var lingerMost = TimeAmount.seconds(30)
+    /// Bytes in all buffers of a connection.
+    package var bufferedBytes = 256 << 10
     /// Bytes that may wait for a client before no more are written.
-    package var waitingBytes = 32 << 10
+    package var waitingBytes = 64 << 10
     /// Bytes of answers to pipelined requests that go out in one write.
     package var pipelinedBytes = 16 << 10
     /// Bytes that are read from a client at a time.

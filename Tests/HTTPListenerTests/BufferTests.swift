@@ -48,15 +48,18 @@ struct BufferTests {
     }
 
     /// Each answer is as large as one may be that is written whole; and more requests lie there than can be answered.
-    @Test(arguments: [200, 128 << 10])
+    @Test(arguments: [200, 100 << 10, 200 << 10, 256 << 10])
     func hitsForAClientThatSendsRequestsAndDoesNotReadAreBounded(size: Int) async throws {
-        try await withServer(answer: { _, _, output in
-            output.writeStatusLine(200)
-            output.writeField("Content-Length: ", size)
-            output.writeStaticString("\r\n")
-            output.writeRepeatingByte(120, count: size)
-            return Answered(status: 200, bodyBytes: size)
-        }) { server async throws in
+        try await withServer(
+            answer: { _, answering, output in
+                guard answering.hasRoom(for: size + 100) else { return nil }
+                output.writeStatusLine(200)
+                output.writeField("Content-Length: ", size)
+                output.writeStaticString("\r\n")
+                output.writeRepeatingByte(120, count: size)
+                return Answered(status: 200, bodyBytes: size)
+            }, respond: { TestResponder.pour($0, size, by: 120 << 10) }
+        ) { server async throws in
             let wires = try (0..<2).map { _ in try server.connectReadingLittle() }
             let request = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n"
             // More than the system holds for a connection.

@@ -52,10 +52,9 @@ struct ConnectionMemoryTests {
         }
     }
 
-    /// As large as one may be that is written whole.
-    @Test
-    func storedBodiesThatNobodyReadsThoughManyAreAskedFor() async throws {
-        let size = ReadyAnswers.largestBody
+    /// Of sizes that are written whole where there is room.
+    @Test(arguments: [100 << 10, 200 << 10, ReadyAnswers.largestBody])
+    func storedBodiesThatNobodyReadsThoughManyAreAskedFor(size: Int) async throws {
         let body = String(repeating: "x", count: size)
         let origin = try ScriptedOrigin(always: reply("200 OK", ["Cache-Control: max-age=60"], body))
         try await withProxy(origin) { proxy async throws in

@@ -19,7 +19,7 @@ final class BodySender: @unchecked Sendable {
     // Sendable so that a read on another thread can call it back on its loop; nothing is touched off the loop.
 
     /// Bytes in one piece: with what the channel buffers, a connection holds less than 256 KiB.
-    static let pieceBytes = 128 << 10
+    static let pieceBytes = 120 << 10
 
     private let exchange: Exchange
     private var body: StoredBody

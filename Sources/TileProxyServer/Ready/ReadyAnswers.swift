@@ -32,7 +32,7 @@ package final class ReadyAnswers {
     private let tagRoom = UnsafeMutableRawBufferPointer.allocate(byteCount: KnownEntry.tagRoom, alignment: 16)
 
     /// Longer bodies are sent in pieces, which takes more than one write.
-    static var largestBody: Int { Candidate.wholeUpTo }
+    static let largestBody = 256 << 10
     /// Longer targets are not kept.
     static let longestTarget = 4096
     /// The bytes that the tables of all event loops may take together.
@@ -243,6 +243,7 @@ package final class ReadyAnswers {
         let isWithoutBody = request.method == .head || isNotModified || !entry.hasBody
         if head.mustNotBeGzip, isWithoutBody { return nil }
         let size = isWithoutBody ? 0 : entry.size
+        guard answering.hasRoom(for: head.room + size + 64) else { return nil }
         let body = store.body(of: entry)
         let start = buffer.writerIndex
         buffer.reserveCapacity(minimumWritableBytes: head.room + size + 64)
