@@ -155,7 +155,13 @@ package final class BodyWriter: Sendable {
 
     /// Goes on in a file.
     private func move(_ memory: Data, and bytes: UnsafeRawBufferPointer, _ hash: inout SHA256.Stream?) throws {
-        let file = try StagedFile.make(store.files, store.stagingNames)
+        let file: StagedFile
+        do throws(FileError) { file = try StagedFile.make(store.files, store.stagingNames) } catch {
+            guard error.number == Errno.noEntry else { throw error }
+            // The folder itself is gone: the one in its place is entered under the lock.
+            try store.hold { _ in }
+            file = try StagedFile.make(store.files, store.stagingNames)
+        }
         do {
             let begun = SHA256.Stream()
             try memory.withUnsafeBytes { memory in

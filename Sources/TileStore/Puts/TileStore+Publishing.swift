@@ -21,8 +21,11 @@ extension TileStore {
             guard request.staged != nil else { return }
         }
         if !isDurable { try markUnsynced(ledger) }
+        // A durable store may have synced the file that is replaced, and counts on that: its successor is synced too.
+        let isReplacing = !isDurable && tables.read { t, _ in t.find(digest) != nil }
         if !request.isPlaced {
             try prepareShard(digest.shard)
+            if isReplacing, let staged = request.staged { try syncIfThere(staged) }
             if try request.staged != nil || !isMadeInPlace(request) || !makeInPlace(request, digest) {
                 // It may have looked live before the lock and is not: evicted meanwhile.
                 if request.staged == nil {
@@ -41,10 +44,9 @@ extension TileStore {
                 if let slot = t.find(digest) { t.blobs.change(slot).pointee.flags &= ~BlobRecord.verified }
             }
         }
-        if isDurable {
-            try files.syncFolder(ShardSet.path(digest.shard))
-            noteSynced(digest)
-        }
+        if isReplacing { try syncIfThere(digest.path) }
+        if isDurable || isReplacing { try files.syncFolder(ShardSet.path(digest.shard)) }
+        if isDurable { noteSynced(digest) }
     }
 
     // MARK: Many at once
@@ -128,6 +130,17 @@ extension TileStore {
             try forgetShards(digest.shard)
         }
         return false
+    }
+
+    /// Syncs a file; one that is gone is for the next step to notice.
+    private func syncIfThere(_ path: String) throws {
+        do throws(FileError) {
+            let file = try files.open(path, .read)
+            defer { files.close(file) }
+            try files.sync(file)
+        } catch {
+            guard error.number == Errno.noEntry else { throw error }
+        }
     }
 
     /// Renames what was staged to its place.

@@ -43,12 +43,12 @@ extension TileStore {
                 case .none: if pending.lines.count > 1 << 18 { try settle(pending, ledger) }
                 case .settle: try settle(pending, ledger)
                 case .refuse(let bound):
-                    try settle(pending, ledger)
+                    try settle(pending, ledger, isGivenUp: true)
                     throw bound.error(
                         storing: "\(requests[next].key)", in: files.location, environment.bounds)
                 case .publish:
                     do { try publish(&requests[next], pending, ledger) } catch {
-                        try settle(pending, ledger)
+                        try settle(pending, ledger, isGivenUp: true)
                         throw error
                     }
                 }
@@ -124,7 +124,8 @@ extension TileStore {
         return .none
     }
 
-    func settle(_ pending: PendingRecords, _ ledger: Ledger) throws {
+    /// - Parameter isGivenUp: Whether the batch ends here, by an error of another request.
+    func settle(_ pending: PendingRecords, _ ledger: Ledger, isGivenUp: Bool = false) throws {
         defer { pending.removeAll() }
         do {
             if pending.lines.count > 0 { try appendRecords(pending.lines, knowing: pending, ledger) }
@@ -136,6 +137,12 @@ extension TileStore {
             throw error
         }
         for request in pending.requests { request.pointee.isSettled = true }
+        // What was published for records that are not written now is named by none.
+        if isGivenUp {
+            for digest in pending.published where !tables.read({ t, _ in t.find(digest) != nil }) {
+                try files.unlink(digest.path)
+            }
+        }
     }
 
     func allocated(_ size: Int) -> Int { (size + files.blockSize - 1) / files.blockSize * files.blockSize }

@@ -81,7 +81,12 @@ extension TileStore {
             let isVouched = check != nil && vouched.withLock { $0.contains(digest, at: now) }
             if !isVouched, ready.insert(digest).inserted {
                 do throws(FileError) { try provide(&requests[i], digest, check, now) } catch {
-                    throw StoreError(error, in: files.location)
+                    guard error.number == Errno.noEntry else { throw StoreError(error, in: files.location) }
+                    // The folder itself is gone: the one in its place is entered under the lock.
+                    try hold { _ in }
+                    do throws(FileError) { try provide(&requests[i], digest, blobCheck(digest), now) } catch {
+                        throw StoreError(error, in: files.location)
+                    }
                 }
             }
         }

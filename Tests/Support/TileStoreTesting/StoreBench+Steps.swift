@@ -496,10 +496,14 @@ extension StoreBench {
         guard let first = named.first, let last = named.last else { return nil }
         // A file that was seen within the last second is not looked at again.
         clock.advance(seconds: 2)
-        guard try spoil(payload, damage) else { return nil }
         // One without a date replaces any.
         let metadata = (0..<80).first { Universe.metadata($0, now: clock.now).date == nil } ?? 0
-        if let difference = try apply(.put(PutStep(UInt8(first), payload, metadata))) { return difference }
+        let step = PutStep(UInt8(first), payload, metadata)
+        // What is larger than the capacity is not stored, and mends nothing.
+        var (trial, none) = (model, StoreModel.Uses())
+        guard case .stored = trial.put(tiles([step]), uses: &none, now: clock.now).first else { return nil }
+        guard try spoil(payload, damage) else { return nil }
+        if let difference = try apply(.put(step)) { return difference }
         return try apply(.get(UInt8(last)))
     }
 
