@@ -14,6 +14,7 @@ package enum CacheDecision: Sendable {
     package static func decide(_ request: CacheRequest, _ lookup: Lookup, at now: HTTPDate) -> CacheDecision {
         guard request.isForCache else {
             let isRead = request.method == .get || request.method == .head
+            if isRead, request.asking.onlyIfCached { return .gatewayTimeout }
             return .forward(Forwarding(request, nil, isRead ? .bypass : .method))
         }
         let candidate: Candidate

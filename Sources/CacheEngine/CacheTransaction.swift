@@ -277,6 +277,11 @@ package struct CacheTransaction: Sendable {
             guard answer.isFor(request) else { return goAlone(forwarding, now) }
             hasWaited = true
             return act(.decide(request, .found(answer.candidate), at: now), now)
+        case .error(let status):
+            guard let candidate = forwarding.candidate,
+                candidate.response.freshness.mayServe(after: .status(status), asking: request.asking, at: now)
+            else { return goAlone(forwarding, now) }
+            return useStale(candidate, status, forwarding, now)
         case .alone: return goAlone(forwarding, now)
         case .again: return look()
         }

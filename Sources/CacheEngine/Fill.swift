@@ -53,6 +53,8 @@ package struct Fill: Sendable {
         case ownerLeft(others: Bool)
         /// The owner has left, and all others have too.
         case deserted
+        /// Nobody has waited for some time for what is being collected.
+        case forgotten
     }
 
     /// Where the bytes of the body go.
@@ -95,6 +97,9 @@ package struct Fill: Sendable {
         case store(OriginDecision.StoreIntent, HTTPResponse.Status)
         /// Bring what is stored up to date; ``Event/updated(_:)`` follows.
         case update(StoreJob)
+        /// Nobody waits for what is being collected: whoever needs the connection may have it, and after some time
+        /// ``Event/forgotten`` shall come.
+        case startForgetting
         /// The fill is over; what followers are told who are left.
         case end(Flights.News)
     }
@@ -118,6 +123,9 @@ package struct Fill: Sendable {
     package let request: CacheRequest
     private let use: CacheUse
     private let scope: ResourceScope
+    /// The question as it was begun with; what is stored under it may have to go.
+    private let first: Forwarding
+    /// The question that is out.
     private var forwarding: Forwarding
     private var state = State.idle
     private var hasOwner: Bool
@@ -133,6 +141,7 @@ package struct Fill: Sendable {
         isProbe: Bool
     ) {
         self.request = request
+        first = forwarding
         self.forwarding = forwarding
         self.use = use
         self.scope = scope
@@ -143,7 +152,7 @@ package struct Fill: Sendable {
     /// Whether it is over.
     package var isOver: Bool { if case .over = state { true } else { false } }
     /// What requests that ask the same have in common: those that want different variants do not wait for one another.
-    package var flightKey: TileKey? { Self.flightKey(request, forwarding) }
+    package var flightKey: TileKey? { Self.flightKey(request, first) }
 
     /// The same before there is a fill.
     package static func flightKey(_ request: CacheRequest, _ forwarding: Forwarding) -> TileKey? {
@@ -179,6 +188,8 @@ package struct Fill: Sendable {
         case (.failed(let trouble), _): return failed(trouble)
         case (.ownerLeft(let others), _): return ownerLeft(others: others)
         case (.deserted, .looking), (.deserted, .asked): return end(.again, [.cancelOrigin])
+        case (.deserted, .collecting): return [.startForgetting]
+        case (.forgotten, .collecting): return end(.again, [.cancelOrigin])
         default: return []
         }
     }
@@ -213,12 +224,13 @@ package struct Fill: Sendable {
         case .serveStale:
             var actions: [Action] = [judgement, .route(.drop), .cancelOrigin]
             if let candidate = forwarding.candidate { actions.append(.tellOwner(.useStale(candidate, status: status))) }
-            return end(.stored, actions)
+            return end(.error(status: status), actions)
         case .askAgain:
             // The answer to the question made no sense: once more without it.
             var plain = request
             plain.dropConditions()
             forwarding = Forwarding(plain, nil, forwarding.cause)
+            hasHead = false
             return [judgement, .cancelOrigin] + ask()
         case .badGateway:
             let trouble = OriginTrouble.malformed("a 304 to a request without conditions")
@@ -233,7 +245,7 @@ package struct Fill: Sendable {
         var response = raw
         response.headerFields = raw.headerFields.withoutConnectionFields
         let job =
-            Invalidations.superseded(by: raw, to: request, forwarding, isStored: intent != nil)
+            Invalidations.superseded(by: raw, to: request, first, isStored: intent != nil)
             ?? Invalidations.job(
                 for: raw, to: request, forwarding.candidate, scope, policy: use.policy, length: length, now: now)
         guard let job else { return pass(response, length, intent, now) }
@@ -255,7 +267,7 @@ package struct Fill: Sendable {
         var status = CacheStatus(cache: use.name)
         status.forward = forwarding.cause
         status.stored = intent != nil
-        if forwarding.candidate != nil { status.forwardStatus = response.status.code }
+        if first.candidate != nil { status.forwardStatus = response.status.code }
         if let intent { status.timeToLive = intent.freshness.expires.seconds(since: now) }
         actions.append(.tellOwner(.head(response, length: length, status)))
         if let intent {
@@ -300,6 +312,9 @@ package struct Fill: Sendable {
         _ now: HTTPDate
     ) -> [Action] {
         switch job {
+        // It was removed or replaced meanwhile: those who wait look for what is there now.
+        case .refresh where !outcome.isCurrent:
+            return end(.again, [.tellOwner(.confirmed(candidate, stored, confirmation(stored, isStored: false, now)))])
         case .refresh(_, let metadata) where !outcome.isStored:
             let held = Candidate(key: candidate.key, metadata, candidate.body, candidate.owner)
             let answer = HeldAnswer(held, vary: [], for: request.fields)
@@ -314,15 +329,20 @@ package struct Fill: Sendable {
     private mutating func confirmed(
         _ candidate: Candidate, _ stored: StoredResponse, isStored: Bool, held: HeldAnswer?, _ now: HTTPDate
     ) -> [Action] {
+        let status = confirmation(stored, isStored: isStored, now)
+        let isReusable = (isStored || held != nil) && !stored.freshness.noCache && stored.freshness.isFresh(at: now)
+        let news = isReusable ? held.map { Flights.News.held($0) } ?? .stored : .alone
+        return end(
+            news, remember(wasOfUse: isReusable) + [.tellOwner(.confirmed(candidate, stored, status))])
+    }
+
+    private func confirmation(_ stored: StoredResponse, isStored: Bool, _ now: HTTPDate) -> CacheStatus {
         var status = CacheStatus(cache: use.name)
         status.forward = forwarding.cause
         status.forwardStatus = 304
         status.timeToLive = stored.freshness.expires.seconds(since: now)
         status.stored = isStored
-        let isReusable = (isStored || held != nil) && !stored.freshness.noCache && stored.freshness.isFresh(at: now)
-        let news = isReusable ? held.map { Flights.News.held($0) } ?? .stored : .alone
-        return end(
-            news, remember(wasOfUse: isReusable) + [.tellOwner(.confirmed(candidate, stored, status))])
+        return status
     }
 
     // MARK: The end
@@ -357,11 +377,12 @@ package struct Fill: Sendable {
     private mutating func ownerLeft(others: Bool) -> [Action] {
         hasOwner = false
         switch state {
-        // What is being stored, or taken back, is worth having all the same.
-        case .collecting, .storing, .updating, .settling: return []
+        // What is being stored, or taken back, is worth having all the same; but an origin may take its time for ever.
+        case .collecting: return others ? [] : [.startForgetting]
+        case .storing, .updating, .settling: return []
         case .looking, .asked:
-            // Others wait for it. Nobody joins a HEAD, or a question that changes something.
-            return others ? [] : end(.again, [.cancelOrigin])
+            // Others wait for it; or it may have changed something, and what is stored has to go by its answer.
+            return others || !Invalidation.isSafe(request.method) ? [] : end(.again, [.cancelOrigin])
         case .idle, .relaying: return end(.again, [.cancelOrigin])
         case .over: return []
         }

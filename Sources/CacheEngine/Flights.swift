@@ -12,6 +12,8 @@ package final class Flights: Sendable {
         case stored
         /// The answer could not be stored, and is shared with those who wait.
         case held(HeldAnswer)
+        /// The origin answered with an error of this status: what is stored may stand in (RFC 5861 §4); else ask alone.
+        case error(status: Int)
         /// The answer is of no use to others, or there was none: ask alone, without joining again.
         case alone
         /// The fill was given up for reasons of its own: look again, and join again.

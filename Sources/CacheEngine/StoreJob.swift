@@ -42,7 +42,13 @@ package enum StoreJob: Sendable {
         /// Where a response's body lies now.
         package var place: (key: TileKey, blob: BlobDigest)?
 
-        package init(isStored: Bool = true) { self.isStored = isStored }
+        /// Whether the response that was to be brought up to date was still there as it had been.
+        package var isCurrent = true
+
+        package init(isStored: Bool = true, isCurrent: Bool = true) {
+            self.isStored = isStored
+            self.isCurrent = isCurrent
+        }
     }
 
     /// Carries it out.
@@ -52,7 +58,8 @@ package enum StoreJob: Sendable {
             return try Self.put(primary, intent, status, body, request, store, keys)
         case .refresh(let candidate, let metadata):
             let version = EntryVersion(candidate.entry)
-            _ = try store.refresh(candidate.key, from: version, metadata: metadata)
+            let isCurrent = try store.refresh(candidate.key, from: version, metadata: metadata)
+            return Outcome(isStored: isCurrent, isCurrent: isCurrent)
         case .move(let candidate, let former, let primary, let intent, let status, let request):
             guard let tile = try store.read(former), EntryVersion(tile.entry) == EntryVersion(candidate.entry) else {
                 return Outcome(isStored: false)

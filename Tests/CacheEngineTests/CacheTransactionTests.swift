@@ -67,6 +67,23 @@ struct CacheTransactionTests {
     }
 
     @Test
+    func anErrorOfTheOriginsAnswersTheWholeHerdFromWhatIsStored() throws {
+        let tolerant = Event.looked(.found(try MachineLab.stored("max-age=1, stale-if-error=1000")))
+        let begin: [Event] = [.begin, tolerant, .written(waited: false), .leave(.ask), .follows]
+        #expect(
+            run(try MachineLab.request(), begin + [.heard(.error(status: 500))]).last
+                == "answer stale (stale-if-error), done")
+        let miss: [Event] = [.begin, .looked(.miss), .written(waited: false), .follows]
+        #expect(run(try MachineLab.request(), miss + [.heard(.error(status: 500))]).last == "fetch unlisted uri-miss")
+    }
+
+    @Test
+    func onlyIfCachedNeverReachesTheOrigin() throws {
+        let request = try MachineLab.request(.get, [.cacheControl: "only-if-cached"], hasBody: true)
+        #expect(run(request, [.begin]) == ["refuse 504, done"])
+    }
+
+    @Test
     func whoHasFollowedTwiceFollowsNoMore() throws {
         let stale = Event.looked(.found(try MachineLab.stored("max-age=1")))
         #expect(

@@ -131,7 +131,7 @@ struct FillTests {
             let judged = status == 500 ? "origin is there" : "origin failed: status(\(status))"
             #expect(
                 run(try MachineLab.request(), stored: tolerant, [.begin(looksAgain: false), head(status)]).last
-                    == judged + ", drop, cancel, owner: use stale, \(status), end: stored")
+                    == judged + ", drop, cancel, owner: use stale, \(status), end: error \(status)")
             #expect(
                 run(try MachineLab.request(), stored: strict, [.begin(looksAgain: false), head(status)]).last
                     == judged + ", of no use, followers: alone, owner: \(status), pass on")
@@ -179,7 +179,45 @@ struct FillTests {
         // What is being collected is stored, whoever is there.
         #expect(
             run(request, [.begin(looksAgain: false), head(200, keep), .ownerLeft(others: false), .deserted, .ended])
-                .suffix(3) == ["", "", "store"])
+                .suffix(3) == ["start forgetting", "start forgetting", "store"])
+        // But not for ever.
+        #expect(
+            run(request, [.begin(looksAgain: false), head(200, keep), .ownerLeft(others: false), .forgotten, .ended])
+                .suffix(2) == ["cancel, end: again", ""])
+    }
+
+    @Test
+    func whatTheOriginHasWithdrawnGoesThoughItWasAskedAboutTwice() throws {
+        #expect(
+            run(
+                try MachineLab.request(), stored: try MachineLab.stored("max-age=1"),
+                [
+                    .begin(looksAgain: false), head(304, [.eTag: "\"2\""], length: nil),
+                    head(404, [.cacheControl: "no-store"]),
+                ]
+            ).last == "origin is there, settle 0")
+    }
+
+    @Test
+    func anEntryThatWasRemovedMeanwhileAnswersNobodyElse() throws {
+        let confirmed = head(304, [.eTag: "\"1\"", .cacheControl: "max-age=60"], length: nil)
+        #expect(
+            run(
+                try MachineLab.request(), stored: try MachineLab.stored("max-age=1"),
+                [
+                    .begin(looksAgain: false), confirmed,
+                    .updated(StoreJob.Outcome(isStored: false, isCurrent: false)),
+                ]
+            ).last == "owner: confirmed, end: again")
+    }
+
+    @Test
+    func aChangeGoesOnThoughItsClientHasLeft() throws {
+        #expect(
+            run(
+                try MachineLab.request(.post, hasBody: true),
+                [.begin(looksAgain: false), .ownerLeft(others: false), head(200), .settled]
+            ).suffix(3) == ["", "origin is there, settle 1", "followers: alone, owner: 200, cancel, end: alone"])
     }
 
     @Test

@@ -45,6 +45,7 @@ extension Flights.News {
         switch self {
         case .stored: "stored"
         case .held: "held"
+        case .error(let status): "error \(status)"
         case .alone: "alone"
         case .again: "again"
         }
@@ -73,6 +74,7 @@ extension Fill.Action {
         case .remember(let wasOfUse): wasOfUse ? "of use" : "of no use"
         case .store: "store"
         case .update: "update"
+        case .startForgetting: "start forgetting"
         case .end(let news): "end: " + news.word
         }
     }

@@ -100,6 +100,9 @@ final class GenericFill: @unchecked Sendable {
             if let key = fill.flightKey { cache.flights.remember(key, wasOfUse: wasOfUse) }
         case .store(let intent, let status): store(intent, status)
         case .update(let job): carryOut(job) { self.take(.updated($0)) }
+        case .startForgetting:
+            call?.mayBeUnwanted = true
+            proxy.loop.scheduleTask(in: cache.settings.unwantedBody) { [weak self] in self?.take(.forgotten) }
         case .end(let news): end(news)
         }
     }
@@ -288,7 +291,9 @@ extension GenericFill: UpstreamReceiver {
                 call.send(bytes)
                 call.whenWritable { self?.sendBody(call) }
             case .end(let trailers): call.finish(trailers: trailers)
-            case .failed: call.cancel()
+            case .failed:
+                call.cancel()
+                self?.take(.failed(.cancelled))
             }
         }
     }

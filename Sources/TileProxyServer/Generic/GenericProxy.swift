@@ -24,6 +24,8 @@ package struct GenericSettings: Sendable {
     package var certificateAuthorities: String?
     /// How long a request waits for another one's answer before it goes on alone.
     package var collapseWait = TimeAmount.seconds(10)
+    /// How long a body may go on to arrive, to be stored, when nobody waits for it any more.
+    package var unwantedBody = TimeAmount.seconds(30)
     /// Nanoseconds of a clock that never goes back, by which origins that fail are left alone.
     package var ticks: @Sendable () -> UInt64 = { NIODeadline.now().uptimeNanoseconds }
     /// Random bits, by which proxies that left an origin alone together do not come back together.
