@@ -13,6 +13,13 @@ import TileCacheTesting
 struct BufferTests {
     private static let bound = 256 << 10
 
+    /// On a busy machine it takes a while until all clients wait.
+    private static let patient = {
+        var limits = ServerLimits()
+        (limits.writeStall, limits.bodyStall, limits.head, limits.idle) = (.hours(1), .hours(1), .hours(1), .hours(1))
+        return limits
+    }()
+
     /// Waits until so many clients are sent no more before they read, and says what is buffered for each.
     private func buffered(_ server: HTTPServer, clients: Int) async throws -> [BufferedBytes] {
         while true {
@@ -26,10 +33,13 @@ struct BufferTests {
 
     @Test(arguments: ["HTTP/1.1", "HTTP/1.0"])
     func aLargeBodyForAClientThatDoesNotReadIsHeldInPieces(version: String) async throws {
-        try await withServer(respond: { exchange in
-            exchange.send(HTTPResponse(status: .ok), length: nil)
-            Self.pour(exchange, piece: ByteBuffer(repeating: 120, count: 128 << 10))
-        }) { server async throws in
+        try await withServer(
+            limits: Self.patient,
+            respond: { exchange in
+                exchange.send(HTTPResponse(status: .ok), length: nil)
+                Self.pour(exchange, piece: ByteBuffer(repeating: 120, count: 128 << 10))
+            }
+        ) { server async throws in
             let wires = try (0..<8).map { _ in try server.connectReadingLittle() }
             for wire in wires { wire.send("GET /a \(version)\r\nHost: a\r\n\r\n") }
             for one in try await buffered(server.server, clients: 8) { #expect(one.total <= Self.bound) }
@@ -51,6 +61,7 @@ struct BufferTests {
     @Test(arguments: [200, 100 << 10, 200 << 10, 256 << 10])
     func hitsForAClientThatSendsRequestsAndDoesNotReadAreBounded(size: Int) async throws {
         try await withServer(
+            limits: Self.patient,
             answer: { _, answering, output in
                 guard answering.hasRoom(for: size + 100) else { return nil }
                 output.writeStatusLine(200)

@@ -1,3 +1,4 @@
+import HTTPListener
 import NIOCore
 import Testing
 import TileStore
@@ -9,6 +10,12 @@ import TileStore
 struct ConnectionMemoryTests {
     private static let bound = 256 << 10
     private static let clients = 4
+    /// On a busy machine it takes a while until all of them wait.
+    private static let patient = {
+        var limits = ServerLimits()
+        (limits.writeStall, limits.bodyStall, limits.head, limits.idle) = (.hours(1), .hours(1), .hours(1), .hours(1))
+        return limits
+    }()
 
     /// Waits until every client is sent no more before it reads, then looks at what is buffered.
     private func check(_ proxy: ProxyUnderTest) async throws {
@@ -44,7 +51,7 @@ struct ConnectionMemoryTests {
     func aLargeStoredBodyThatNobodyReads() async throws {
         let body = String(repeating: "x", count: 24 << 20)
         let origin = try ScriptedOrigin(always: reply("200 OK", ["Cache-Control: max-age=60"], body))
-        try await withProxy(origin) { proxy async throws in
+        try await withProxy(origin, limits: Self.patient) { proxy async throws in
             try await store(proxy)
             let wires = try ask(proxy)
             try await check(proxy)
@@ -57,7 +64,7 @@ struct ConnectionMemoryTests {
     func storedBodiesThatNobodyReadsThoughManyAreAskedFor(size: Int) async throws {
         let body = String(repeating: "x", count: size)
         let origin = try ScriptedOrigin(always: reply("200 OK", ["Cache-Control: max-age=60"], body))
-        try await withProxy(origin) { proxy async throws in
+        try await withProxy(origin, limits: Self.patient) { proxy async throws in
             try await store(proxy)
             let request = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n"
             let wires = try ask(proxy, String(repeating: request, count: (24 << 20) / size))
@@ -72,7 +79,7 @@ struct ConnectionMemoryTests {
     func aLargeBodyThatIsPassedOnAndNobodyReads(framing: String) async throws {
         let body = String(repeating: "x", count: 24 << 20)
         let origin = try ScriptedOrigin(always: "HTTP/1.1 200 OK\r\nCache-Control: no-store\r\n\(framing)\(body)")
-        try await withProxy(origin) { proxy async throws in
+        try await withProxy(origin, limits: Self.patient) { proxy async throws in
             let wires = try ask(proxy)
             try await check(proxy)
             #expect(wires.count == Self.clients)
@@ -88,7 +95,7 @@ struct ConnectionMemoryTests {
             for _ in 0..<20 { gate.wait() }
             return false
         }
-        try await withProxy(origin) { proxy async throws in
+        try await withProxy(origin, limits: Self.patient) { proxy async throws in
             let body = String(repeating: "x", count: 24 << 20)
             let wires = try ask(proxy, "POST /a HTTP/1.1\r\nHost: a\r\n\(framing)\(body)")
             // Until each origin's connection has as much waiting as makes the client wait.

@@ -36,6 +36,7 @@ final class ProxyUnderTest {
         var settings = GenericSettings()
         settings.upstream.connect = .seconds(60)
         settings.upstream.head = .seconds(300)
+        settings.upstream.bodyStall = .seconds(300)
         settings.upstream.sweep = .milliseconds(20)
         let ticks = clock
         settings.ticks = { ticks.ticks }
