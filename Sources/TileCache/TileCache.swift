@@ -37,6 +37,8 @@ public final class TileCache: Sendable {
     let drawing: BlockingPool
     let magnifications: SingleFlight<MagnificationKey, Data>
     let userAgent: String
+    /// For what is no tile.
+    let resources: ResourceParts
     let downloads = DownloadRegistry()
 
     /// Opens the cache in a folder; makes it if it is missing.
@@ -81,6 +83,7 @@ public final class TileCache: Sendable {
         magnifications = SingleFlight(startTask: configuration.startTask)
         held = HeldTiles(clock: clock)
         failures = FailureLog(backoff: configuration.backoff, clock: clock)
+        resources = ResourceParts(isShared: configuration.isShared, clock: clock)
         userAgent = configuration.userAgent ?? UserAgent.standard
     }
 
@@ -93,6 +96,7 @@ public final class TileCache: Sendable {
         downloads.close()
         flights.close()
         magnifications.close()
+        resources.drivers.close()
         drawing.close()
         pool.close()
         localPool.close()

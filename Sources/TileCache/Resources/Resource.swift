@@ -1,0 +1,117 @@
+import CacheEngine
+import HTTPCaching
+import HTTPTypes
+import TileStore
+
+/// What the requests for resources share.
+struct ResourceParts: Sendable {
+    /// The largest body that is stored, and the most that bodies may take in memory while they are.
+    private static let storedBodyBytes = 64 << 20
+
+    let use: CacheUse
+    let flights = Flights()
+    let changes = Changes()
+    let health: OriginHealth
+    let budget = StagingBudget(limit: 2 * Self.storedBodyBytes)
+    let drivers = Drivers()
+
+    init(isShared: Bool, clock: CacheClock) {
+        use = CacheUse(
+            policy: CachePolicy(kind: isShared ? .shared : .private, usesHeuristic: true),
+            storedBodyBytes: Self.storedBodyBytes, name: "swift-tile-cache")
+        health = OriginHealth(ticks: clock.ticks, random: clock.random)
+    }
+}
+
+/// A resource of a server, and how it is asked for: a value.
+struct Resource: Sendable {
+    /// The request as it goes out, but for the fields that the cache adds.
+    let head: HTTPRequest
+    /// How the cache sees it.
+    let request: CacheRequest
+    let keys: ResourceKeys
+    /// Scheme, host and port of the server.
+    let origin: String
+    /// What the path of its key begins with.
+    private let prefix: String
+    let bodyLimit: Int
+    let timeout: Duration
+
+    /// Checks a request and takes it.
+    ///
+    /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/invalidRequest``.
+    init(
+        _ given: HTTPRequest, _ keys: ResourceKeys, userAgent: String, bodyLimit: Int, timeout: Duration
+    ) throws(TileCacheError) {
+        func fail(_ why: String) -> TileCacheError {
+            TileCacheError(.invalidRequest, "a request for a resource \(why)")
+        }
+        guard given.method == .get || given.method == .head else { throw fail("must be GET or HEAD") }
+        guard let scheme = given.scheme?.lowercased(), scheme == "https" || scheme == "http" else {
+            throw fail("must have the scheme https or http")
+        }
+        guard let authority = given.authority?.lowercased(), !authority.isEmpty,
+            authority.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: "/") })
+        else { throw fail("must name its host") }
+        guard !authority.contains("@") else {
+            throw fail("must not have a user or password in its URL; use the header field Authorization")
+        }
+        let target = given.path ?? "/"
+        guard target.hasPrefix("/"), target.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
+            throw fail("must have a path that begins with / and is percent-encoded")
+        }
+        var head = given
+        (head.scheme, head.authority, head.path) = (scheme, authority, target)
+        if head.headerFields[.userAgent] == nil { head.headerFields[.userAgent] = userAgent }
+        let plainPort = scheme == "https" ? ":443" : ":80"
+        let host = authority.hasSuffix(plainPort) ? String(authority.dropLast(plainPort.count)) : authority
+        let parts = target.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+        self.head = head
+        self.keys = keys
+        self.bodyLimit = bodyLimit
+        self.timeout = timeout
+        origin = "\(scheme)://\(host)"
+        prefix = "\(scheme)/\(host)"
+        request = CacheRequest(
+            method: head.method, fields: head.headerFields, target: target,
+            key: keys.primary(rest: prefix + parts[0], query: parts.count > 1 ? parts[1] : nil), hasBody: false)
+    }
+
+    /// Another way of asking for the same.
+    private init(_ resource: Resource, _ request: CacheRequest) {
+        (head, self.request, keys, origin) = (resource.head, request, resource.keys, resource.origin)
+        (prefix, bodyLimit, timeout) = (resource.prefix, resource.bodyLimit, resource.timeout)
+    }
+
+    /// The same, asked for by the cache itself.
+    var refreshing: Resource { Resource(self, request.refreshing) }
+
+    /// What tells one question to the server from another.
+    var question: Int { request.target.hashValue }
+
+    /// Which URLs of the server have keys.
+    var scope: ResourceScope {
+        let (keys, prefix) = (keys, prefix)
+        return ResourceScope(origin: origin) { path, query in keys.primary(rest: prefix + path, query: query) }
+    }
+
+    /// The request with these fields.
+    func outgoing(_ fields: HTTPFields) -> TransportRequest {
+        var head = head
+        (head.method, head.headerFields) = (request.method, fields)
+        return TransportRequest(head: head, bodyLimit: bodyLimit, timeout: timeout)
+    }
+}
+
+extension OriginTrouble {
+    /// What an error of the transport comes to.
+    init(_ error: TransportError) {
+        switch error.code {
+        case .timeout: self = .timeout
+        case .cancelled: self = .cancelled
+        case .truncated: self = .closed
+        case .malformed, .headTooLarge, .bodyTooLarge: self = .malformed(error.message)
+        default: self = .unreachable(error.message)
+        }
+    }
+}

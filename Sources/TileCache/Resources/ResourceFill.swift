@@ -1,0 +1,260 @@
+import CacheEngine
+import HTTPCaching
+import HTTPTypes
+import TileStore
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// One question to a server about a resource: carries out what its fill says.
+///
+/// Lives in a task of its own, so that it goes on for those who follow it when its owner has left. Only its inbox is used
+/// by others.
+final class ResourceFill {
+    /// What happens to it.
+    enum Event: Sendable {
+        /// The transport has brought a whole answer, or none.
+        case answered(Result<TransportResponse, TransportError>, requestedAt: HTTPDate)
+        /// The request that it was begun for was given up.
+        case ownerLeft
+        /// Those who followed it have left as well.
+        case deserted
+    }
+
+    /// What it tells its owner, besides the news.
+    struct Letter: Sendable {
+        let news: FillNews
+        /// The body of the answer.
+        var body = Data()
+        /// Why there is no answer, or why it is not stored.
+        var error: (any Error)?
+    }
+
+    private let cache: TileCache
+    private let resource: Resource
+    private let inbox: Inbox<Event>
+    private var fill: Fill
+    private var owner: Inbox<ResourceExchange.Event>?
+    private var ticket: Flights.Ticket?
+    private var permit: Changes.Permit?
+    private var call: Task<Void, Never>?
+    private var route = Fill.Route.drop
+    /// The body of the answer to the question that is out; `nil` before it is there.
+    private var body: Data?
+    private var error: (any Error)?
+
+    private init(
+        _ cache: TileCache, _ resource: Resource, _ forwarding: Forwarding, _ ticket: Flights.Ticket?,
+        owner: Inbox<ResourceExchange.Event>?, isProbe: Bool, _ inbox: Inbox<Event>
+    ) {
+        self.cache = cache
+        self.resource = resource
+        self.ticket = ticket
+        self.owner = owner
+        self.inbox = inbox
+        fill = Fill(
+            resource.request, forwarding, cache.resources.use, resource.scope, hasOwner: owner != nil, isProbe: isProbe)
+        permit = resource.request.key.map { cache.resources.changes.takePermit(for: $0) }
+    }
+
+    /// Begins one.
+    ///
+    /// - Parameter owner: The request that it is begun for; `nil` for a refresh in the background.
+    /// - Returns: Where it is told that its owner has left.
+    static func begin(
+        _ cache: TileCache, _ resource: Resource, _ forwarding: Forwarding, _ ticket: Flights.Ticket?,
+        owner: Inbox<ResourceExchange.Event>?, isProbe: Bool
+    ) -> Inbox<Event> {
+        let inbox = Inbox<Event>()
+        let looksAgain = owner != nil && ticket?.isOpen ?? false
+        // Where the cache is closed already, it begins with its end.
+        let number = cache.resources.drivers.began { inbox.close() }
+        if number == nil { inbox.close() }
+        _ = cache.configuration.startTask(owner == nil ? .utility : .medium) {
+            let fill = ResourceFill(cache, resource, forwarding, ticket, owner: owner, isProbe: isProbe, inbox)
+            await fill.run(looksAgain: looksAgain)
+            if let number { cache.resources.drivers.isOver(number) }
+        }
+        return inbox
+    }
+
+    private var parts: ResourceParts { cache.resources }
+    private var request: CacheRequest { resource.request }
+
+    private func run(looksAgain: Bool) async {
+        var events = inbox.makeIterator()
+        await take(.begin(looksAgain: looksAgain))
+        while !fill.isOver {
+            guard let event = await events.next() else {
+                // The cache is closed.
+                await take(.failed(.cancelled))
+                call?.cancel()
+                break
+            }
+            switch event {
+            case .answered(let result, let requestedAt): await answered(result, requestedAt)
+            case .deserted: await take(.deserted)
+            case .ownerLeft:
+                owner = nil
+                let inbox = inbox
+                let others = ticket.map { parts.flights.leaderLeft($0) { inbox.put(.deserted) } }
+                await take(.ownerLeft(others: others ?? false))
+            }
+        }
+    }
+
+    private func answered(_ result: Result<TransportResponse, TransportError>, _ requestedAt: HTTPDate) async {
+        switch result {
+        case .failure(let failure):
+            error = failure
+            await take(.failed(OriginTrouble(failure)))
+        case .success(let answer):
+            body = answer.body
+            await take(.head(answer.head, length: length(of: answer), requestedAt: requestedAt))
+            // Where another question has gone out instead, this body is nobody's.
+            guard let body, !fill.isOver else { return }
+            if case .collect(let limit) = route, body.count > limit { await take(.tooMuch) }
+            await take(.ended)
+        }
+    }
+
+    private func length(of answer: TransportResponse) -> Int64? {
+        if isBodiless(answer.head.status.code) { return nil }
+        if request.method == .head { return answer.head.headerFields[.contentLength].flatMap { Int64($0) } }
+        return Int64(answer.body.count)
+    }
+
+    /// Hands an event to the fill, and does what it says.
+    private func take(_ event: Fill.Event) async {
+        var events = [event]
+        while !events.isEmpty {
+            for action in fill.on(events.removeFirst(), at: HTTPDate(cache.clock.now())) {
+                if let next = await perform(action) { events.append(next) }
+            }
+        }
+    }
+
+    /// - Returns: What came of it at once.
+    private func perform(_ action: Fill.Action) async -> Fill.Event? {
+        switch action {
+        // What the store cannot tell at once, or at all, is for the server.
+        case .lookAgain: return .looked(try? cache.lookNow(resource))
+        case .ask(let fields): ask(fields)
+        case .cancelOrigin:
+            call?.cancel()
+            call = nil
+        case .judge(let failure?, let isConnecting):
+            parts.health.failed(resource.origin, resource.question, failure, isConnecting: isConnecting)
+        case .judge(nil, _): parts.health.answered(resource.origin, resource.question)
+        case .abandonProbe: parts.health.abandoned(resource.origin, resource.question)
+        case .report(let trouble): report(trouble)
+        case .settle(let gone, let job):
+            for key in gone { await settle(key) }
+            _ = await carryOut(job)
+            return .settled
+        case .route(let route): self.route = route
+        case .tellOwner(let news): tell(news)
+        case .sendFollowersAway(let news): if let ticket { parts.flights.close(ticket, news) }
+        case .remember(let wasOfUse):
+            if let key = fill.flightKey { parts.flights.remember(key, wasOfUse: wasOfUse) }
+        case .store(let intent, let status): return await store(intent, status)
+        case .update(let job): return .updated(await carryOut(job))
+        // The whole body is there when its head is: nothing is waited for.
+        case .startForgetting: break
+        case .end(let news):
+            if let ticket { parts.flights.land(ticket, news) }
+            if let permit { parts.changes.giveBack(permit) }
+            (ticket, permit, owner) = (nil, nil, nil)
+        }
+        return nil
+    }
+
+    private func tell(_ news: FillNews) {
+        guard let owner else { return }
+        var letter = Letter(news: news)
+        switch news {
+        case .head: letter.body = body ?? Data()
+        case .failed, .ended: letter.error = error
+        case .found, .confirmed, .useStale: break
+        }
+        owner.put(.told(letter))
+    }
+
+    /// A refresh in the background has nobody else to tell.
+    private func report(_ trouble: OriginTrouble) {
+        guard owner == nil, let key = request.key else { return }
+        let why = error ?? TileCacheError(.noAnswer, "\(resource.origin): \(trouble)", key: key)
+        cache.configuration.onEvent?(.refreshFailed(key, why))
+    }
+
+    // MARK: The server
+
+    private func ask(_ fields: HTTPFields) {
+        (body, route) = (nil, .drop)
+        let (cache, resource, inbox) = (cache, resource, inbox)
+        let outgoing = resource.outgoing(fields)
+        call = Task {
+            do {
+                try await cache.gate.withSlot(outgoing.head.host, FetchTicket(.visible)) {
+                    let requestedAt = HTTPDate(cache.clock.now())
+                    let result: Result<TransportResponse, TransportError>
+                    do throws(TransportError) { result = .success(try await cache.transport.send(outgoing)) } catch {
+                        result = .failure(error)
+                    }
+                    inbox.put(.answered(result, requestedAt: requestedAt))
+                }
+            } catch {
+                let cancelled = TransportError(.cancelled, "\(outgoing.head.host): cancelled")
+                inbox.put(.answered(.failure(cancelled), requestedAt: HTTPDate(cache.clock.now())))
+            }
+        }
+    }
+
+    // MARK: The store
+
+    /// Goes on once nothing from before is being stored for a resource, nor will be.
+    private func settle(_ key: TileKey) async {
+        await withCheckedContinuation { continuation in
+            if parts.changes.change(key, settled: { continuation.resume() }) { continuation.resume() }
+        }
+    }
+
+    private func store(_ intent: OriginDecision.StoreIntent, _ status: HTTPResponse.Status) async -> Fill.Event {
+        let held = body.flatMap { body in
+            parts.budget.take(body.count) ? HeldBody(body, body.count, parts.budget) : nil
+        }
+        guard let permit, let key = request.key, let body, parts.changes.beginWriting(permit) else {
+            tell(.ended)
+            return .mayNotStore
+        }
+        let data = isBodiless(status.code) ? nil : body
+        let outcome = await carryOut(.put(primary: key, intent, status, body: data, request: request.fields))
+        parts.changes.endWriting(permit)
+        if !outcome.isStored, error == nil {
+            error = StoreError(
+                .invalidValue, "\(key) has \(body.count) bytes, more than the cache's whole capacity; raise it")
+        }
+        if let error { cache.configuration.onEvent?(.notStored(key, error)) }
+        tell(.ended)
+        return .stored(outcome, held)
+    }
+
+    /// Carries a job out on a thread that may wait; a failure costs nobody an answer.
+    private func carryOut(_ job: StoreJob) async -> StoreJob.Outcome {
+        var writing: Changes.Permit?
+        if case .move = job {
+            // A move writes a response, so it needs the right to.
+            guard let permit, parts.changes.beginWriting(permit) else { return StoreJob.Outcome(isStored: false) }
+            writing = permit
+        }
+        defer { if let writing { parts.changes.endWriting(writing) } }
+        let (store, keys) = (cache.store, resource.keys)
+        do { return try await cache.pool.run { try job.perform(store, keys) } } catch {
+            self.error = error
+            return StoreJob.Outcome(isStored: false)
+        }
+    }
+}

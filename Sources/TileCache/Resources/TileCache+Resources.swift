@@ -1,0 +1,82 @@
+import CacheEngine
+import HTTPCaching
+public import HTTPTypes
+public import TileStore
+
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
+extension TileCache {
+    /// The response to a request for any resource: a style, glyphs, sprites, a TileJSON.
+    ///
+    /// Stored, reused and revalidated by the rules of a private cache (RFC 9111), `Vary`, ranges and conditions included.
+    /// What the request asks of caches is heeded: with `Cache-Control: only-if-cached` nobody is asked, with `max-stale`
+    /// what is stale will do, with `no-cache` the server is asked first. A stale response stands in for a server that
+    /// gives no answer, unless it says itself that it must not (`must-revalidate`).
+    ///
+    /// However many ask for one resource at once, one request is sent. Redirections are followed, at most five, never
+    /// from `https` to `http`; to another host go only fields that hold no secret. A caller whose task is cancelled
+    /// leaves; the last one to leave cancels the request.
+    ///
+    /// Responses share the tiles' budget and eviction. A query is never written to disk, nor is a request's field.
+    /// - Parameters:
+    ///   - request: A GET or HEAD with scheme, authority and path. Without an `Accept-Encoding` the body comes plain.
+    ///   - source: The name that it is stored under, beside the tiles of a source of that name; `nil` for `resources`.
+    ///   - bodyLimit: So many bytes of body are read at most. What is larger than 64 MiB is not stored.
+    ///   - timeout: How long each exchange with a server may take.
+    /// - Returns: The response, whatever its status; `nil` if it was wanted only if it is stored, and it is not.
+    /// - Throws: ``TileCacheError``: ``TileCacheError/Code/invalidRequest``, ``TileCacheError/Code/noAnswer``,
+    ///   ``TileCacheError/Code/badRedirect``, ``TileCacheError/Code/closed``; `CancellationError`.
+    public func response(
+        for request: HTTPRequest, source: SourceName? = nil, bodyLimit: Int = 32 << 20,
+        timeout: Duration = .seconds(30)
+    ) async throws -> CachedResponse? {
+        let keys = ResourceKeys(store: store, name: try source ?? SourceName("resources"))
+        var request = request
+        var redirects = 0
+        while true {
+            let resource = try Resource(request, keys, userAgent: userAgent, bodyLimit: bodyLimit, timeout: timeout)
+            guard let response = try await respond(resource) else { return nil }
+            guard Redirect.isOne(response.head.status.code), response.head.headerFields[.location] != nil else {
+                return response
+            }
+            guard redirects < Redirect.most else {
+                throw TileCacheError(.badRedirect, "\(resource.origin): more than \(Redirect.most) redirections")
+            }
+            redirects += 1
+            switch Redirect.next(response.head, to: resource.head, harmless: Self.harmless) {
+            case .follow(let next): request = next
+            case .refuse(let why): throw TileCacheError(.badRedirect, "\(resource.origin) sent \(why)")
+            }
+        }
+    }
+
+    /// The response to a GET of a URL; otherwise as ``response(for:source:bodyLimit:timeout:)``.
+    public func response(
+        for url: URL, source: SourceName? = nil, bodyLimit: Int = 32 << 20, timeout: Duration = .seconds(30)
+    ) async throws -> CachedResponse? {
+        guard let reference = URIReference(url.absoluteString) else {
+            throw TileCacheError(.invalidRequest, "a request for a resource must have an absolute URL")
+        }
+        let request = HTTPRequest(
+            method: .get, scheme: reference.scheme, authority: reference.authority, path: reference.requestTarget)
+        return try await response(for: request, source: source, bodyLimit: bodyLimit, timeout: timeout)
+    }
+
+    private func respond(_ resource: Resource) async throws -> CachedResponse? {
+        let inbox = Inbox<ResourceExchange.Event>()
+        guard let number = resources.drivers.began({ inbox.close() }) else {
+            throw TileCacheError(.closed, "\(resource.origin): the cache is closed")
+        }
+        defer { resources.drivers.isOver(number) }
+        return try await ResourceExchange(self, resource, inbox).run()
+    }
+
+    /// What any server may see.
+    private static let harmless: Set<HTTPField.Name> = [
+        .userAgent, .accept, .acceptEncoding, .acceptLanguage, .cacheControl,
+    ]
+}
