@@ -3,15 +3,55 @@ package import TileStore
 
 /// What differs between the uses of the engine: a value that both machines are given.
 package struct CacheUse: Sendable {
+    /// Whose requests reach the origin.
+    package enum Requests: Hashable, Sendable {
+        /// Those of clients, with their fields: `Vary` chooses by them, and their credentials are theirs.
+        case clients
+        /// The cache's own, the same for each key: nothing of a client's reaches the origin, `Vary` has nothing to choose
+        /// by, and credentials are those of the cache's owner.
+        case fixed
+    }
+
+    /// Which fields of a response its entry keeps.
+    package enum Fields: Hashable, Sendable {
+        /// All that ``CachePolicy/fieldsToStore(_:)`` leaves, exactly as they were.
+        case all
+        /// The validators, the body's type and coding, and what decides about freshness: few fields, equal for most
+        /// responses of a source, so that a million entries share one set.
+        case deciding
+    }
+
     /// The rules of storing and reusing: private or shared, with or without a lifetime that is guessed.
     package var policy: CachePolicy
+    /// Whose requests reach the origin.
+    package var requests: Requests
+    /// Which fields an entry keeps.
+    package var fields: Fields
+    /// How many seconds an absence (204, 404, 410) is remembered that has no lifetime of its own; `nil` for as long as the
+    /// policy says.
+    package var absentLifetime: Int?
     /// The largest body that is stored.
     package var storedBodyBytes: Int
     /// The name of the cache in `Cache-Status` (RFC 9211 §2).
     package var name: String
 
+    /// The use of a proxy: the clients' own requests, and responses as the origin sent them.
     package init(policy: CachePolicy, storedBodyBytes: Int, name: String) {
         self.policy = policy
+        requests = .clients
+        fields = .all
+        self.storedBodyBytes = storedBodyBytes
+        self.name = name
+    }
+
+    /// The use of map tiles: one request for each tile, and entries that share their fields.
+    ///
+    /// - Parameter absent: How many seconds the absence of a tile is remembered where the origin does not say.
+    package init(tiles policy: CachePolicy, absent: Int, storedBodyBytes: Int, name: String) {
+        self.policy = policy
+        requests = .fixed
+        fields = .deciding
+        absentLifetime = absent
         self.storedBodyBytes = storedBodyBytes
         self.name = name
     }

@@ -43,9 +43,9 @@ package struct Fill: Sendable {
         case ended
         /// There is no answer, or no more of it.
         case failed(OriginTrouble)
-        /// The answer to ``Action/store(_:_:)``: what became of it, and the answer itself, held in memory.
+        /// The answer to ``Action/store(_:)``: what became of it, and the answer itself, held in memory.
         case stored(StoreJob.Outcome, HeldBody?)
-        /// The answer to ``Action/store(_:_:)``: the resource has changed meanwhile, so it must not be stored.
+        /// The answer to ``Action/store(_:)``: the resource has changed meanwhile, so it must not be stored.
         case mayNotStore
         /// The answer to ``Action/update(_:)``.
         case updated(StoreJob.Outcome)
@@ -94,7 +94,7 @@ package struct Fill: Sendable {
         case remember(wasOfUse: Bool)
         /// Store the collected body, unless the resource has changed; ``Event/stored(_:_:)`` or ``Event/mayNotStore``
         /// follows.
-        case store(OriginDecision.StoreIntent, HTTPResponse.Status)
+        case store(OriginDecision.StoreIntent)
         /// Bring what is stored up to date; ``Event/updated(_:)`` follows.
         case update(StoreJob)
         /// Nobody waits for what is being collected: whoever needs the connection may have it, and after some time
@@ -113,8 +113,8 @@ package struct Fill: Sendable {
         case settling(HTTPResponse, length: Int64?, OriginDecision.StoreIntent?)
         /// The body goes to the owner, and to nobody else.
         case relaying
-        case collecting(OriginDecision.StoreIntent, HTTPResponse.Status)
-        case storing(OriginDecision.StoreIntent, HTTPResponse.Status)
+        case collecting(OriginDecision.StoreIntent)
+        case storing(OriginDecision.StoreIntent)
         case updating(Candidate, StoredResponse, StoreJob)
         case over
     }
@@ -177,11 +177,11 @@ package struct Fill: Sendable {
         case (.settled, .settling(let response, let length, let intent)): return pass(response, length, intent, now)
         case (.tooMuch, .collecting): return stopCollecting()
         case (.ended, .relaying): return end(.alone, [.tellOwner(.ended)])
-        case (.ended, .collecting(let intent, let status)):
-            state = .storing(intent, status)
-            return [.store(intent, status)]
-        case (.stored(let outcome, let body), .storing(let intent, let status)):
-            return end(outcome.isStored ? .stored : held(intent, status, body))
+        case (.ended, .collecting(let intent)):
+            state = .storing(intent)
+            return [.store(intent)]
+        case (.stored(let outcome, let body), .storing(let intent)):
+            return end(outcome.isStored ? .stored : held(intent, body))
         case (.mayNotStore, .storing): return end(.alone)
         case (.updated(let outcome), .updating(let candidate, let stored, let job)):
             return updated(outcome, candidate, stored, job, now)
@@ -217,10 +217,11 @@ package struct Fill: Sendable {
         // What a gateway answers that got no answer itself; any other answer shows that the origin is there.
         let judgement = Action.judge((502...504).contains(status) ? .status(status) : nil, isConnecting: false)
         let decision = OriginDecision.decide(
-            raw, to: request, forwarding, policy: use.policy, requestedAt: requestedAt, receivedAt: now)
+            raw, to: request, forwarding, use, requestedAt: requestedAt, receivedAt: now)
         switch decision {
         case .pass(let intent): return [judgement] + settle(raw, length, intent, now)
-        case .confirmed(let stored, let update): return [judgement, .route(.drop)] + confirm(stored, update, now)
+        case .confirmed(let stored, let intent, let update):
+            return [judgement, .route(.drop)] + confirm(stored, intent, update, now)
         case .serveStale:
             var actions: [Action] = [judgement, .route(.drop), .cancelOrigin]
             if let candidate = forwarding.candidate { actions.append(.tellOwner(.useStale(candidate, status: status))) }
@@ -247,7 +248,7 @@ package struct Fill: Sendable {
         let job =
             Invalidations.superseded(by: raw, to: request, first, isStored: intent != nil)
             ?? Invalidations.job(
-                for: raw, to: request, forwarding.candidate, scope, policy: use.policy, length: length, now: now)
+                for: raw, to: request, forwarding.candidate, scope, use, length: length, now: now)
         guard let job else { return pass(response, length, intent, now) }
         // Who gets the answer to a change may rely on not being shown the past.
         var gone: [TileKey] = []
@@ -268,10 +269,10 @@ package struct Fill: Sendable {
         status.forward = forwarding.cause
         status.stored = intent != nil
         if first.candidate != nil { status.forwardStatus = response.status.code }
-        if let intent { status.timeToLive = intent.freshness.expires.seconds(since: now) }
+        if let intent { status.timeToLive = HTTPDate(intent.metadata.expires).seconds(since: now) }
         actions.append(.tellOwner(.head(response, length: length, status)))
         if let intent {
-            state = .collecting(intent, response.status)
+            state = .collecting(intent)
             return actions + [.route(.collect(limit: use.storedBodyBytes))]
         }
         guard hasOwner else { return end(.alone, actions + [.cancelOrigin]) }
@@ -294,12 +295,13 @@ package struct Fill: Sendable {
     // MARK: Confirmations
 
     private mutating func confirm(
-        _ stored: StoredResponse, _ update: OriginDecision.Update, _ now: HTTPDate
+        _ stored: StoredResponse, _ intent: OriginDecision.StoreIntent, _ update: OriginDecision.Update,
+        _ now: HTTPDate
     ) -> [Action] {
         guard let candidate = forwarding.candidate else { return end(.alone) }
         let job: StoreJob
         switch update {
-        case .refresh: job = .update(candidate, stored, for: request)
+        case .refresh: job = .update(candidate, intent, for: request)
         case .remove: job = .remove([candidate.key])
         case .leave: return confirmed(candidate, stored, isStored: false, held: nil, now)
         }
@@ -348,12 +350,10 @@ package struct Fill: Sendable {
     // MARK: The end
 
     /// Those who wait are answered also where nothing can be stored: a full disk must not send each of them to the origin.
-    private func held(
-        _ intent: OriginDecision.StoreIntent, _ status: HTTPResponse.Status, _ body: HeldBody?
-    ) -> Flights.News {
+    private func held(_ intent: OriginDecision.StoreIntent, _ body: HeldBody?) -> Flights.News {
         guard let key = request.key, let body else { return .alone }
-        let metadata = storedEntry(status: status, fields: intent.fields, freshness: intent.freshness)
-        let candidate = Candidate(key: key, metadata, isBodiless(status.code) ? .none : .memory(body.data), body)
+        let bytes = isBodiless(intent.status) ? StoredBody.none : .memory(body.data)
+        let candidate = Candidate(key: key, intent.metadata, bytes, body)
         return .held(HeldAnswer(candidate, vary: intent.vary, for: request.fields))
     }
 

@@ -11,9 +11,9 @@ package enum Invalidations {
     /// marks it as stale (§4.3.5).
     package static func job(
         for response: HTTPResponse, to request: CacheRequest, _ candidate: Candidate?, _ scope: ResourceScope,
-        policy: CachePolicy, length: Int64?, now: HTTPDate
+        _ use: CacheUse, length: Int64?, now: HTTPDate
     ) -> StoreJob? {
-        if request.method == .head { return head(response, request, candidate, policy, length, now) }
+        if request.method == .head { return head(response, request, candidate, use, length, now) }
         guard !Invalidation.isSafe(request.method), let own = URIReference(scope.origin + request.target)
         else { return nil }
         let found = Invalidation.targets(method: request.method, target: own, response: response).compactMap { uri in
@@ -41,7 +41,7 @@ package enum Invalidations {
     }
 
     private static func head(
-        _ response: HTTPResponse, _ request: CacheRequest, _ candidate: Candidate?, _ policy: CachePolicy,
+        _ response: HTTPResponse, _ request: CacheRequest, _ candidate: Candidate?, _ use: CacheUse,
         _ length: Int64?, _ now: HTTPDate
     ) -> StoreJob? {
         guard let candidate else { return nil }
@@ -54,11 +54,10 @@ package enum Invalidations {
             metadata.expires = Timestamp(seconds: min(metadata.expires.seconds, now.seconds))
             return .refresh(candidate, metadata)
         case .update:
-            let fresh = policy.freshen(
-                candidate.response, with: response, to: request.httpRequest, requestedAt: now, receivedAt: now)
-            let stored = fresh.response
-            switch OriginDecision.Update(fresh, of: candidate) {
-            case .refresh: return .update(candidate, stored, for: request)
+            let fresh = use.refreshed(
+                candidate.response, by: response, to: request.httpRequest, requestedAt: now, receivedAt: now)
+            switch OriginDecision.Update(fresh.record, of: candidate) {
+            case .refresh: return .update(candidate, fresh.record.intent, for: request)
             case .leave: return nil
             case .remove: return .remove([candidate.key])
             }

@@ -71,7 +71,7 @@ package enum Lookup: Sendable {
 
     /// Looks, by means of a way to read an entry: at the URL's key, and where a marker stands there, at its variants.
     ///
-    /// Of several variants that match, the latest counts (RFC 9111 §4.1).
+    /// Of several variants that match, the one with the latest `Date` counts, then the one received last (RFC 9111 §4.1).
     package static func find(
         _ request: CacheRequest, _ keys: ResourceKeys, read: (TileKey) throws -> TileStore.ImmediateOpen
     ) rethrows -> Lookup {
@@ -95,7 +95,7 @@ package enum Lookup: Sendable {
                 let choice = VariantChoice(
                     marker: tile.entry, names: names, isOnlyChoice: marker.sets.count == 1)
                 let candidate = Candidate(key: key, found, choice)
-                if best.map({ $0.entry.metadata.storedAt < found.entry.metadata.storedAt }) ?? true {
+                if best.map({ $0.entry.metadata.order < found.entry.metadata.order }) ?? true {
                     best = candidate
                 }
             }

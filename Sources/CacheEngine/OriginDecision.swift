@@ -1,12 +1,13 @@
 package import HTTPCaching
 package import HTTPTypes
+package import TileStore
 
 /// What to do with the head of an origin's answer: a value, decided without a socket, a store or a clock.
 package enum OriginDecision: Sendable {
     /// Hand it on, and store it if there is an intent to.
     case pass(StoreIntent?)
     /// It confirms what is stored: answer from that, brought up to date.
-    case confirmed(StoredResponse, Update)
+    case confirmed(StoredResponse, StoreIntent, Update)
     /// Answer from what is stored though it is stale (RFC 5861 §4).
     case serveStale
     /// A 304 about nothing that is stored: ask again without conditions.
@@ -23,9 +24,9 @@ package enum OriginDecision: Sendable {
         /// It must not stay.
         case remove
 
-        package init(_ fresh: FreshenedResponse, of candidate: Candidate) {
+        package init(_ fresh: AnswerRecord, of candidate: Candidate) {
             switch fresh.storability {
-            case .store where mustNotKeepCookies(of: fresh.response.fields, fresh.freshness):
+            case .store where fresh.setsCookie:
                 // The cookie is for the client that brought the confirmation, and takes nothing from others.
                 self = candidate.response.fields.contains(.setCookie) ? .remove : .leave
             case .store: self = .refresh
@@ -38,32 +39,33 @@ package enum OriginDecision: Sendable {
 
     /// What is to be stored of an answer.
     package struct StoreIntent: Hashable, Sendable {
-        /// The fields to keep.
-        package var fields: HTTPFields
-        /// The numbers of its freshness.
-        package var freshness: StoredFreshness
+        /// The entry.
+        package var metadata: TileMetadata
         /// Which request fields chose it.
         package var vary: [HTTPField.Name]
+
+        /// The status of the answer.
+        package var status: Int { metadata.response.status }
     }
 
     /// Decides.
     package static func decide(
-        _ response: HTTPResponse, to request: CacheRequest, _ forwarding: Forwarding, policy: CachePolicy,
+        _ response: HTTPResponse, to request: CacheRequest, _ forwarding: Forwarding, _ use: CacheUse,
         requestedAt: HTTPDate, receivedAt: HTTPDate
     ) -> OriginDecision {
         let status = response.status.code
-        if status == 304 { return notModified(response, request, forwarding, policy, requestedAt, receivedAt) }
+        if status == 304 { return notModified(response, request, forwarding, use, requestedAt, receivedAt) }
         if let candidate = forwarding.candidate,
             candidate.response.freshness.mayServe(after: .status(status), asking: request.asking, at: receivedAt)
         {
             return .serveStale
         }
         guard request.isForCache else { return .pass(nil) }
-        return .pass(intent(response, to: request, policy, requestedAt, receivedAt))
+        return .pass(intent(response, to: request, use, requestedAt, receivedAt))
     }
 
     private static func notModified(
-        _ response: HTTPResponse, _ request: CacheRequest, _ forwarding: Forwarding, _ policy: CachePolicy,
+        _ response: HTTPResponse, _ request: CacheRequest, _ forwarding: Forwarding, _ use: CacheUse,
         _ requestedAt: HTTPDate, _ receivedAt: HTTPDate
     ) -> OriginDecision {
         guard let candidate = forwarding.candidate, let question = forwarding.conditional else {
@@ -74,44 +76,36 @@ package enum OriginDecision: Sendable {
         case .unrelated: return .askAgain
         case .unsolicited: return .badGateway
         case .confirmed:
-            let fresh = policy.freshen(
-                candidate.response, with: response, to: request.httpRequest, requestedAt: requestedAt,
+            let fresh = use.refreshed(
+                candidate.response, by: response, to: request.httpRequest, requestedAt: requestedAt,
                 receivedAt: receivedAt)
-            return .confirmed(fresh.response, Update(fresh, of: candidate))
+            return .confirmed(fresh.response, fresh.record.intent, Update(fresh.record, of: candidate))
         }
     }
 
     private static func intent(
-        _ response: HTTPResponse, to request: CacheRequest, _ policy: CachePolicy, _ requestedAt: HTTPDate,
+        _ response: HTTPResponse, to request: CacheRequest, _ use: CacheUse, _ requestedAt: HTTPDate,
         _ receivedAt: HTTPDate
     ) -> StoreIntent? {
-        guard policy.storability(of: response, to: request.httpRequest).isStorable else { return nil }
-        let names = Vary(response.headerFields).names
-        let found = policy.freshness(of: response, requestedAt: requestedAt, receivedAt: receivedAt)
-        var fields = policy.fieldsToStore(response.headerFields)
-        guard !mustNotKeepCookies(of: fields, found) else { return nil }
-        let freshness = found.stored
+        // Asked first: of what must not be stored no entry is made.
+        guard use.policy.storability(of: response, to: request.httpRequest).isStorable else { return nil }
+        let record = use.record(
+            response, to: request.httpRequest, requestedAt: requestedAt, receivedAt: receivedAt)
+        guard record.isStorable else { return nil }
+        let freshness = record.freshness.stored
         // What is stale at once and cannot be asked about would be written for nothing.
         let isAskable = !Validators(response.headerFields, now: receivedAt).isEmpty
         let isUsableStale =
             !freshness.noCache && !freshness.mustRevalidate
             && (freshness.staleWhileRevalidate > 0 || freshness.staleIfError > 0)
         guard isAskable || freshness.expires > receivedAt || isUsableStale else { return nil }
-        // A recipient with a clock adds what is missing (RFC 9110 §6.6.1).
-        if !fields.contains(.date) { fields[.date] = receivedAt.description }
-        return StoreIntent(fields: fields, freshness: freshness, vary: names)
+        return record.intent
     }
-}
-
-/// Whether a response with these fields to store sets a cookie and so must not be stored.
-///
-/// A cookie is mostly one user's. A response that sets one is stored only if the origin itself gives it a lifetime, and so
-/// says that all may have it until then (RFC 9111 §7.3). A guessed lifetime says no such thing, nor does a validator.
-private func mustNotKeepCookies(of fields: HTTPFields, _ freshness: Freshness) -> Bool {
-    fields.contains(.setCookie) && !freshness.isExplicit
 }
 
 extension OriginDecision.StoreIntent {
     /// Whether the response, once stored, may answer others without asking the origin.
-    package func isReusable(at now: HTTPDate) -> Bool { !freshness.noCache && freshness.isFresh(at: now) }
+    package func isReusable(at now: HTTPDate) -> Bool {
+        !metadata.response.noCache && StoredFreshness(of: metadata).isFresh(at: now)
+    }
 }

@@ -11,11 +11,11 @@ package import Foundation
 /// What is written to the store about one response; carried out on a thread that may wait.
 package enum StoreJob: Sendable {
     /// A response, with the marker that leads to it if it varies.
-    case put(primary: TileKey, OriginDecision.StoreIntent, HTTPResponse.Status, body: Data?, request: HTTPFields)
+    case put(primary: TileKey, OriginDecision.StoreIntent, body: Data?, request: HTTPFields)
     /// New metadata for a response that stays under its key.
     case refresh(Candidate, TileMetadata)
     /// A confirmed response whose `Vary` has changed: it moves to the key that its new fields lead to.
-    case move(Candidate, from: TileKey, primary: TileKey, OriginDecision.StoreIntent, HTTPResponse.Status, HTTPFields)
+    case move(Candidate, from: TileKey, primary: TileKey, OriginDecision.StoreIntent, HTTPFields)
     /// Responses that must not be used again.
     case remove([TileKey])
 
@@ -24,15 +24,13 @@ package enum StoreJob: Sendable {
     /// The update may name other fields in `Vary` than those that the response was stored under. The stored bytes then
     /// answer only requests whose fields are those of this request (RFC 9111 §4.1), so the response moves to that
     /// variant, and its former key, which other requests lead to, is removed.
-    package static func update(_ candidate: Candidate, _ stored: StoredResponse, for request: CacheRequest) -> StoreJob
-    {
-        let names = Vary(stored.fields).names
-        guard names != candidate.choice?.names ?? [], let primary = request.key else {
-            return .refresh(
-                candidate, storedEntry(status: stored.status, fields: stored.fields, freshness: stored.freshness))
+    package static func update(
+        _ candidate: Candidate, _ intent: OriginDecision.StoreIntent, for request: CacheRequest
+    ) -> StoreJob {
+        guard intent.vary != candidate.choice?.names ?? [], let primary = request.key else {
+            return .refresh(candidate, intent.metadata)
         }
-        let intent = OriginDecision.StoreIntent(fields: stored.fields, freshness: stored.freshness, vary: names)
-        return .move(candidate, from: candidate.key, primary: primary, intent, stored.status, request.fields)
+        return .move(candidate, from: candidate.key, primary: primary, intent, request.fields)
     }
 
     /// What became of a job.
@@ -54,32 +52,68 @@ package enum StoreJob: Sendable {
     /// Carries it out.
     package func perform(_ store: TileStore, _ keys: ResourceKeys) throws -> Outcome {
         switch self {
-        case .put(let primary, let intent, let status, let body, let request):
-            return try Self.put(primary, intent, status, body, request, store, keys)
+        case .put(let primary, let intent, let body, let request):
+            return try Self.put(primary, intent, body, request, store, keys)
         case .refresh(let candidate, let metadata):
-            let version = EntryVersion(candidate.entry)
-            let isCurrent = try store.refresh(candidate.key, from: version, metadata: metadata)
-            return Outcome(isStored: isCurrent, isCurrent: isCurrent)
-        case .move(let candidate, let former, let primary, let intent, let status, let request):
+            return try Self.refresh(candidate, metadata, store)
+        case .move(let candidate, let former, let primary, let intent, let request):
             guard let tile = try store.read(former), EntryVersion(tile.entry) == EntryVersion(candidate.entry) else {
                 return Outcome(isStored: false)
             }
             // The former key goes first: if this fails half-way, the response is fetched anew and never mistaken.
             _ = try store.remove([former], includingPinned: true)
-            return try Self.put(primary, intent, status, tile.data, request, store, keys)
+            return try Self.put(primary, intent, tile.data, request, store, keys)
         case .remove(let gone): _ = try store.remove(gone, includingPinned: true)
         }
         return Outcome()
     }
 
-    private static func put(
-        _ primary: TileKey, _ intent: OriginDecision.StoreIntent, _ status: HTTPResponse.Status, _ body: Data?,
-        _ request: HTTPFields, _ store: TileStore, _ keys: ResourceKeys
+    private static func refresh(
+        _ candidate: Candidate, _ metadata: TileMetadata, _ store: TileStore
     ) throws -> Outcome {
-        let metadata = storedEntry(status: status, fields: intent.fields, freshness: intent.freshness)
-        guard !intent.vary.isEmpty else {
-            return Outcome(try store.put(body, for: primary, metadata: metadata), primary)
+        var version = EntryVersion(candidate.entry)
+        if try store.refresh(candidate.key, from: version, metadata: metadata) { return Outcome() }
+        guard var entry = try store.entry(for: candidate.key), EntryVersion(entry) == version else {
+            return Outcome(isStored: false, isCurrent: false)
         }
+        if try sayOriginsDate(of: entry, store), let changed = try store.entry(for: candidate.key) {
+            (entry, version) = (changed, EntryVersion(changed))
+            if try store.refresh(candidate.key, from: version, metadata: metadata) { return Outcome() }
+        }
+        // The confirmation is older than what it confirms: it holds for those who wait, and is not kept.
+        return Outcome(isStored: false)
+    }
+
+    /// Gives an entry that was written when every response counted as made at its receipt the origin's `Date`.
+    ///
+    /// Compared with the receipt, an origin whose clock is slow would not be believed for as long as it is behind.
+    /// - Returns: Whether the entry was changed.
+    private static func sayOriginsDate(of entry: TileEntry, _ store: TileStore) throws -> Bool {
+        guard let metadata = entry.metadata.withOriginsDate else { return false }
+        var undated = metadata
+        undated.date = nil
+        guard try store.refresh(entry.key, from: EntryVersion(entry), metadata: undated),
+            let entry = try store.entry(for: entry.key)
+        else { return false }
+        return try store.refresh(entry.key, from: EntryVersion(entry), metadata: metadata)
+    }
+
+    private static func put(
+        _ primary: TileKey, _ intent: OriginDecision.StoreIntent, _ body: Data?, _ request: HTTPFields,
+        _ store: TileStore, _ keys: ResourceKeys
+    ) throws -> Outcome {
+        func put(_ puts: [TilePut]) throws -> Outcome {
+            let key = puts[0].key
+            var outcome = try store.put(puts).first ?? .olderThanStored
+            if case .olderThanStored = outcome, let entry = try store.entry(for: key),
+                try sayOriginsDate(of: entry, store)
+            {
+                outcome = try store.put(puts).first ?? .olderThanStored
+            }
+            return Outcome(outcome, key)
+        }
+        let metadata = intent.metadata
+        guard !intent.vary.isEmpty else { return try put([TilePut(key: primary, data: body, metadata: metadata)]) }
         let known = try store.entry(for: primary).flatMap { VaryMarker($0.metadata) }
         let marker = known?.adding(intent.vary) ?? VaryMarker(sets: [intent.vary], epoch: newEpoch())
         guard let variant = keys.variant(of: primary, intent.vary, epoch: marker.epoch, for: request) else {
@@ -87,10 +121,9 @@ package enum StoreJob: Sendable {
         }
         var puts = [TilePut(key: variant, data: body, metadata: metadata)]
         if marker != known {
-            let now = intent.freshness.storedAt
-            puts.append(TilePut(key: primary, data: nil, metadata: marker.metadata(at: now)))
+            puts.append(TilePut(key: primary, data: nil, metadata: marker.metadata(at: HTTPDate(metadata.storedAt))))
         }
-        return Outcome(try store.put(puts).first ?? .olderThanStored, variant)
+        return try put(puts)
     }
 
     private static func newEpoch() -> String { String(UInt64.random(in: 0...UInt64.max), radix: 36) }

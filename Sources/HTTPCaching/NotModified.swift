@@ -96,13 +96,14 @@ extension CachePolicy {
         let replaced = Set(brought.map(\.name).filter { !dependsOn($0) && !($0 == .eTag && hasTag) })
         var fields = stored.fields.leavingOut(replaced.contains)
         for field in brought where replaced.contains(field.name) { fields.append(field) }
-        if brought.first(.date).flatMap({ HTTPDate(parsing: $0, now: receivedAt) }) == nil {
-            fields[.date] = receivedAt.description
-        }
+        let isDated = brought.first(.date).flatMap { HTTPDate(parsing: $0, now: receivedAt) } != nil
+        if !isDated { fields[.date] = receivedAt.description }
         // Age belongs to the message that brought it, not to what is stored.
         var head = HTTPResponse(status: stored.status, headerFields: fields)
         head.headerFields[.age] = update.headerFields.first(.age)
-        let freshness = freshness(of: head, requestedAt: requestedAt, receivedAt: receivedAt)
+        var freshness = freshness(of: head, requestedAt: requestedAt, receivedAt: receivedAt)
+        // A date of our own making orders nothing: once our clock has been set back, it would keep off every update.
+        if !isDated { freshness.date = nil }
         var response = stored
         response.fields = fieldsToStore(fields)
         response.freshness = freshness.stored

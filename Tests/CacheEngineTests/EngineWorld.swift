@@ -376,7 +376,7 @@ final class EngineWorld {
             if let ticket = question.ticket { flights.close(ticket, news) }
         case .remember(let wasOfUse):
             if let key = question.fill.flightKey { flights.remember(key, wasOfUse: wasOfUse) }
-        case .store(let intent, let status): store(question, intent, status)
+        case .store(let intent): store(question, intent)
         case .update(let job):
             pending.append { [weak self] in
                 self?.carryOut(job, question) { self?.take(.updated($0), question) }
@@ -402,7 +402,7 @@ final class EngineWorld {
         if changes.change(key, settled: { again.body(()) }) { settle(keys.dropFirst(), then: next) }
     }
 
-    private func store(_ question: Question, _ intent: OriginDecision.StoreIntent, _ status: HTTPResponse.Status) {
+    private func store(_ question: Question, _ intent: OriginDecision.StoreIntent) {
         let mayStore = question.permit.map { changes.beginWriting($0) } ?? false
         if question.hasOwner, let owner = question.owner {
             take(.told(.ended), owner)
@@ -415,11 +415,10 @@ final class EngineWorld {
         if question.answer == .noStore { violations.append("what must not be stored is stored") }
         let data = Data("whole".utf8)
         let body = HeldBody(data, 0, budget)
-        let metadata = storedEntry(status: status, fields: intent.fields, freshness: intent.freshness)
         pending.append { [weak self] in
             guard let self else { return }
             let isStored = !diskIsFull
-            if isStored { stored[key] = (metadata, data) }
+            if isStored { stored[key] = (intent.metadata, data) }
             changes.endWriting(permit)
             take(.stored(StoreJob.Outcome(isStored: isStored), body), question)
         }

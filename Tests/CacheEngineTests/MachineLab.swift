@@ -23,8 +23,9 @@ enum MachineLab {
         let then = now.adding(seconds: -Int(ago))
         let fields: HTTPFields = [.cacheControl: cacheControl, .eTag: "\"1\"", .date: then.description]
         let response = HTTPResponse(status: .ok, headerFields: fields)
-        let freshness = use.policy.freshness(of: response, requestedAt: then, receivedAt: then).stored
-        let metadata = storedEntry(status: .ok, fields: fields, freshness: freshness)
+        let metadata = use.record(
+            response, to: try request().httpRequest, requestedAt: then, receivedAt: then
+        ).intent.metadata
         return Candidate(key: try TileKey("site:/a"), metadata, .memory(Data("whole".utf8)), nil)
     }
 

@@ -1,3 +1,4 @@
+import CacheEngine
 import HTTPCaching
 import HTTPTypes
 import TileStore
@@ -184,7 +185,9 @@ extension TileCache {
         for name in HTTPField.Name.ownedByCache { request.headerFields[name] = nil }
         // That a tile was absent is nothing to ask about: a 304 could only be about an error page's validators.
         if order.isStored, let stored = order.stored, stored.data != nil {
-            ResponseRecord.addConditions(stored.entry.metadata, to: &request.headerFields)
+            // RFC 9111 §4.3.1.
+            request.headerFields[.ifNoneMatch] = stored.entry.metadata.etag
+            request.headerFields[.ifModifiedSince] = stored.entry.metadata.lastModified.map { HTTPDate($0).description }
         }
         return request
     }
@@ -319,12 +322,16 @@ extension TileCache {
 
     private var kind: CacheKind { configuration.isShared ? .shared : .private }
 
-    func policy(_ source: TileSource) -> CachePolicy {
+    /// The use of the engine for a source's tiles.
+    func use(_ source: TileSource) -> CacheUse {
         let rules = source.lifetimes
-        return CachePolicy(
+        let policy = CachePolicy(
             kind: kind, defaultLifetime: Int(clamping: rules.unstated.components.seconds),
             minimumLifetime: rules.minimum.map { Int(clamping: $0.components.seconds) },
             overridesOrigin: rules.overridesServer)
+        return CacheUse(
+            tiles: policy, absent: Int(clamping: rules.absent.components.seconds),
+            storedBodyBytes: source.bodyLimit, name: "swift-tile-cache")
     }
 
     /// Stores an answer, if it may be stored, and returns it whether or not that worked.
@@ -332,20 +339,20 @@ extension TileCache {
         _ body: Data?, _ answer: TransportResponse, _ request: HTTPRequest, _ order: FetchOrder, _ host: String,
         _ requestedAt: Timestamp, _ receivedAt: Timestamp
     ) async throws -> CachedTile {
-        let outcome = ResponseRecord.metadata(
-            answer.head, to: request, policy: policy(order.source), rules: order.source.lifetimes,
-            requestedAt: requestedAt, receivedAt: receivedAt)
-        var fetched = CachedTile(key: order.key, data: body, outcome.metadata, origin: .network)
-        reportClock(outcome, order, host)
+        let record = use(order.source).record(
+            answer.head, to: request, requestedAt: HTTPDate(requestedAt), receivedAt: HTTPDate(receivedAt))
+        let metadata = record.intent.metadata
+        var fetched = CachedTile(key: order.key, data: body, metadata, origin: .network)
+        reportClock(record, order, host)
         guard order.isStored else { return fetched }
-        guard outcome.mayBeStored else {
+        guard record.isStorable else {
             held.remove(order.key)
             fetched.notStored = Self.forbidsStoring(order.key, request)
             return fetched
         }
         let store = self.store
         do {
-            let put = try await pool.run { try store.put(body, for: order.key, metadata: outcome.metadata) }
+            let put = try await pool.run { try store.put(body, for: order.key, metadata: metadata) }
             if put == .largerThanCapacity {
                 throw StoreError(
                     .invalidValue,
@@ -353,7 +360,7 @@ extension TileCache {
             }
             held.remove(order.key)
         } catch {
-            held.hold(body, order.key, outcome.metadata)
+            held.hold(body, order.key, metadata)
             fetched.notStored = error
             configuration.onEvent?(.notStored(order.key, error))
         }
@@ -361,10 +368,10 @@ extension TileCache {
     }
 
     /// Reports a server whose clock is ahead of this machine's.
-    private func reportClock(_ outcome: ResponseRecord.Outcome, _ order: FetchOrder, _ host: String) {
-        guard outcome.dateAhead > 60, let report = configuration.onEvent else { return }
+    private func reportClock(_ record: AnswerRecord, _ order: FetchOrder, _ host: String) {
+        guard record.freshness.dateAhead > 60, let report = configuration.onEvent else { return }
         guard failures.reportsClock(of: host) else { return }
-        report(.dateInFuture(order.key, host: host, seconds: outcome.dateAhead))
+        report(.dateInFuture(order.key, host: host, seconds: record.freshness.dateAhead))
     }
 
     private static func forbidsStoring(_ key: TileKey, _ request: HTTPRequest) -> TileCacheError {
@@ -379,18 +386,21 @@ extension TileCache {
         _ stored: StoredTile, _ answer: TransportResponse, _ request: HTTPRequest, _ order: FetchOrder,
         _ host: String, _ requestedAt: Timestamp, _ receivedAt: Timestamp
     ) async throws -> CachedTile? {
-        let outcome = ResponseRecord.refreshed(
-            stored.entry.metadata, by: answer.head, to: request, policy: policy(order.source),
-            rules: order.source.lifetimes, requestedAt: requestedAt, receivedAt: receivedAt)
-        guard let outcome else { return nil }
-        reportClock(outcome, order, host)
-        let metadata = outcome.metadata
+        let response = storedResponse(of: stored.entry.metadata)
+        let outcome = NotModifiedOutcome(
+            answer.head.headerFields, asked: [response.validators], now: HTTPDate(receivedAt))
+        guard case .confirmed = outcome else { return nil }
+        let (record, _) = use(order.source).refreshed(
+            response, by: answer.head, to: request, requestedAt: HTTPDate(requestedAt),
+            receivedAt: HTTPDate(receivedAt))
+        reportClock(record, order, host)
+        let metadata = record.intent.metadata
         var confirmed = CachedTile(key: order.key, data: stored.data, metadata, origin: .revalidated)
         let store = self.store
         let version = EntryVersion(stored.entry)
         do {
             let current = try await pool.run { () -> StoredTile? in
-                guard outcome.mayBeStored else {
+                guard record.isStorable else {
                     // It still holds, but is not to be kept any longer. A region's tile stays as it is: it was stored
                     // when that was allowed, and somebody relies on it.
                     _ = try store.remove([order.key], includingPinned: false)
@@ -407,11 +417,11 @@ extension TileCache {
             held.remove(order.key)
             // Somebody stored another tile since: that one counts.
             if let current { return CachedTile(current, origin: .revalidated) }
-            if !outcome.mayBeStored, try store.entry(for: order.key) == nil {
+            if !record.isStorable, try store.entry(for: order.key) == nil {
                 confirmed.notStored = Self.forbidsStoring(order.key, request)
             }
         } catch {
-            if outcome.mayBeStored { held.hold(stored.data, order.key, metadata) }
+            if record.isStorable { held.hold(stored.data, order.key, metadata) }
             confirmed.notStored = error
             configuration.onEvent?(.notStored(order.key, error))
         }

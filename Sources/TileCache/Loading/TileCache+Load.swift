@@ -1,3 +1,5 @@
+import CacheEngine
+import HTTPCaching
 public import TileStore
 
 extension TileCache {
@@ -114,8 +116,8 @@ extension TileCache {
         } catch let failure as FetchFailure {
             guard let stored else { throw failure.error }
             var state = CacheState(stored.entry, now: clock.now())
-            state.statesStaleIfError = ResponseRecord.statesStaleIfError(
-                stored.entry.metadata, policy: policy(source))
+            let fields = storedResponse(of: stored.entry.metadata).fields
+            state.statesStaleIfError = use(source).policy.directives(of: fields).cacheControl.staleIfError != nil
             let decision = LoadDecision.afterSetback(
                 failure.setback, mode, state, source.lifetimes, source.offlineUse)
             guard case .serve(let reason) = decision else { throw failure.error }

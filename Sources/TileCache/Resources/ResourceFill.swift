@@ -160,7 +160,7 @@ final class ResourceFill {
         case .sendFollowersAway(let news): if let ticket { parts.flights.close(ticket, news) }
         case .remember(let wasOfUse):
             if let key = fill.flightKey { parts.flights.remember(key, wasOfUse: wasOfUse) }
-        case .store(let intent, let status): return await store(intent, status)
+        case .store(let intent): return await store(intent)
         case .update(let job): return .updated(await carryOut(job))
         // The whole body is there when its head is: nothing is waited for.
         case .startForgetting: break
@@ -222,7 +222,7 @@ final class ResourceFill {
         }
     }
 
-    private func store(_ intent: OriginDecision.StoreIntent, _ status: HTTPResponse.Status) async -> Fill.Event {
+    private func store(_ intent: OriginDecision.StoreIntent) async -> Fill.Event {
         let held = body.flatMap { body in
             parts.budget.take(body.count) ? HeldBody(body, body.count, parts.budget) : nil
         }
@@ -230,8 +230,8 @@ final class ResourceFill {
             tell(.ended)
             return .mayNotStore
         }
-        let data = isBodiless(status.code) ? nil : body
-        let outcome = await carryOut(.put(primary: key, intent, status, body: data, request: request.fields))
+        let data = isBodiless(intent.status) ? nil : body
+        let outcome = await carryOut(.put(primary: key, intent, body: data, request: request.fields))
         parts.changes.endWriting(permit)
         if !outcome.isStored, error == nil {
             error = StoreError(

@@ -98,7 +98,7 @@ final class GenericFill: @unchecked Sendable {
             if let ticket { cache.flights.close(ticket, news) }
         case .remember(let wasOfUse):
             if let key = fill.flightKey { cache.flights.remember(key, wasOfUse: wasOfUse) }
-        case .store(let intent, let status): store(intent, status)
+        case .store(let intent): store(intent)
         case .update(let job): carryOut(job) { self.take(.updated($0)) }
         case .startForgetting:
             call?.mayBeUnwanted = true
@@ -217,7 +217,7 @@ final class GenericFill: @unchecked Sendable {
     }
 
     /// Stores what was collected, and ends the client's answer.
-    private func store(_ intent: OriginDecision.StoreIntent, _ status: HTTPResponse.Status) {
+    private func store(_ intent: OriginDecision.StoreIntent) {
         let body = relay?.collected()
         // First, so that whoever has seen the answer's end waits for the store.
         let mayStore = permit.map { cache.changes.beginWriting($0) } ?? false
@@ -227,8 +227,8 @@ final class GenericFill: @unchecked Sendable {
             take(.mayNotStore)
             return
         }
-        let data = isBodiless(status.code) ? nil : body.data
-        let job = StoreJob.put(primary: key, intent, status, body: data, request: request.fields)
+        let data = isBodiless(intent.status) ? nil : body.data
+        let job = StoreJob.put(primary: key, intent, body: data, request: request.fields)
         carryOut(job) { outcome in
             self.cache.changes.endWriting(permit)
             if let rest, let place = outcome.place { self.letGo(of: body, rest, place) }
