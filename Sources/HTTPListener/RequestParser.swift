@@ -85,19 +85,17 @@ struct RequestParser {
         while space < line.end, bytes[space].isToken { space += 1 }
         // "METHOD SP target SP HTTP/1.x"
         guard space < line.end, bytes[space] == 32, space > line.start, line.end - space > 10,
-            bytes[line.end - 9] == 32, bytes.part(line.end - 8, line.end - 1).equals(lowercase: "http/1.")
+            bytes[line.end - 9] == 32, Self.isHTTP1(bytes.part(line.end - 8, line.end))
         else { throw Self.complaint(bytes.part(line.start, line.end)) }
-        let version = bytes[line.end - 1]
-        guard version == 48 || version == 49, bytes[line.end - 8] == 72 else {
-            throw Violation(505, "a version other than HTTP/1.0 and 1.1")
-        }
+        // A higher minor version is read as the highest that is known (RFC 9110 §2.5).
+        let isHTTP11 = bytes[line.end - 1] != 48
         let name = bytes.part(line.start, space)
         guard space - line.start <= 32 else { throw Violation(501, "a method that is too long") }
         let method = try Self.method(name)
         let start = space + 1
         guard line.end - 9 - start <= limits.targetBytes else { throw Violation(414, "the target is too long") }
         let target = try RequestTarget(bytes.part(start, line.end - 9), isOptions: method == .options)
-        try checkHost(bytes, isHTTP11: version == 49)
+        try checkHost(bytes, isHTTP11: isHTTP11)
         if let authority = target.authority {
             let bytes = bytes.part(start + authority.lowerBound, start + authority.upperBound)
             guard isOurs(bytes) else { throw Violation(421, "a target on another host") }
@@ -105,13 +103,22 @@ struct RequestParser {
         func moved(_ range: Range<Int>) -> Range<Int> { (start + range.lowerBound)..<(start + range.upperBound) }
         return Parts(
             method: method, methodRange: line.start..<space, path: moved(target.path),
-            query: target.query.map(moved), authority: target.authority.map(moved), isHTTP11: version == 49)
+            query: target.query.map(moved), authority: target.authority.map(moved), isHTTP11: isHTTP11)
+    }
+
+    /// Whether these eight bytes are `HTTP/1.` and a digit; the name is case-sensitive (RFC 9112 §2.3).
+    @inline(__always)
+    private static func isHTTP1(_ version: UnsafeRawBufferPointer) -> Bool {
+        guard version.count == 8 else { return false }
+        // Compared as a number: "HTTP/1." read backwards, the last byte left out.
+        let word = UInt64(littleEndian: version.loadUnaligned(as: UInt64.self))
+        return word & 0x00FF_FFFF_FFFF_FFFF == 0x002E_312F_5054_5448 && version[7].isDigit
     }
 
     private static func complaint(_ line: UnsafeRawBufferPointer) -> Violation {
-        let isLater = line.count > 8 && line.part(line.count - 8, line.count - 3).equals(lowercase: "http/")
-        return isLater && line[line.count - 3] != 49
-            ? Violation(505, "a version other than HTTP/1.0 and 1.1") : Violation(400, "not a request line")
+        let isOther = line.count > 8 && line.part(line.count - 8, line.count - 3).equals(lowercase: "http/")
+        return isOther && !isHTTP1(line.part(line.count - 8, line.count))
+            ? Violation(505, "a version other than HTTP/1") : Violation(400, "not a request line")
     }
 
     private static func method(_ name: UnsafeRawBufferPointer) throws(Violation) -> RequestHead.Method {

@@ -176,7 +176,7 @@ struct ResponseParser {
         if statusLine == nil { statusLine = try scanner.line(bytes) }
         guard let line = statusLine, try scanner.fields(bytes) else { return nil }
         let text = bytes.part(line.start, line.end)
-        guard text.count >= 12, text.part(0, 7).equals(lowercase: "http/1."), text[7] == 48 || text[7] == 49,
+        guard text.count >= 12, text.part(0, 7).equals(lowercase: "http/1."), text[7].isDigit,
             text[8] == 32, let status = text.part(9, 12).decimal, (100...999).contains(status),
             text.count == 12 || text[12] == 32
         else { throw Violation(502, "not a status line") }

@@ -32,7 +32,9 @@ struct RequestParserTests {
         ("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\n chunked\r\n\r\n", 400),
         // §3: the request line
         ("GET /\r\n\r\n", 400), ("GET  / HTTP/1.1\r\nHost: a\r\n\r\n", 400), ("G@T / HTTP/1.1\r\nHost: a\r\n\r\n", 400),
-        ("GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505), ("GET / HTTP/1.2\r\nHost: a\r\n\r\n", 505),
+        ("GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505), ("GET / HTTP/0.9\r\nHost: a\r\n\r\n", 505),
+        ("GET / HTTP/1.x\r\nHost: a\r\n\r\n", 505), ("GET / HTTp/1.1\r\nHost: a\r\n\r\n", 505),
+        ("GET / HTTP/1.12\r\nHost: a\r\n\r\n", 400), ("GET / HTTP/1.2\r\n\r\n", 400),
         ("GET / http/1.1\r\nHost: a\r\n\r\n", 505), ("\u{16}\u{3}\u{1}\r\n\r\n", 400),
         ("GET\t/ HTTP/1.1\r\nHost: a\r\n\r\n", 400), ("GET / x HTTP/1.1\r\nHost: a\r\n\r\n", 400),
         // §3.2: Host and the forms of a target
@@ -89,6 +91,14 @@ struct RequestParserTests {
         let text = "GET http://here.test/a?b HTTP/1.1\r\nHost: evil.test\r\n\r\n"
         let head = try #require(try parse(Array(text.utf8)))
         #expect(head.host == "here.test" && head.target == "/a?b")
+    }
+
+    /// RFC 9110 §2.5, §6.2.
+    @Test(arguments: ["HTTP/1.1", "HTTP/1.2", "HTTP/1.9"])
+    func aHigherMinorVersionIsReadAsTheHighestKnown(version: String) throws {
+        let text = "POST / \(version)\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+        let head = try #require(try parse(Array(text.utf8)))
+        #expect(head.isHTTP11 && head.keepAlive && head.body == .chunked)
     }
 
     /// Paths that are refused, and why they are dangerous: RFC 3986 §5.2.4, §6.2, §7.3.

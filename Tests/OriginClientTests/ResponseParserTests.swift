@@ -40,6 +40,7 @@ struct ResponseParserTests {
         ("HTTP/1.1 200 OK\r\nContent-Length: 1, 1\r\n\r\na", "200 1 a kept"),
         ("HTTP/1.1 200 OK\r\n\r\nabc", "200 - abc closed"),
         ("HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\na", "200 1 a closed"),
+        ("HTTP/1.2 200 OK\r\nContent-Length: 1\r\n\r\na", "200 1 a kept"),
         ("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\na", "200 1 a closed"),
         ("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\na", "200 1 a kept"),
         ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab", "200 3 ab incomplete"),
@@ -62,6 +63,7 @@ struct ResponseParserTests {
         "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", "HTTP/2 200 OK\r\n\r\n", "hello\r\n\r\n",
+        "HTTP/2.0 200 OK\r\n\r\n", "HTTP/1.x 200 OK\r\n\r\n",
         "HTTP/1.1 20 OK\r\n\r\n", "HTTP/1.1 2000 OK\r\n\r\n", "HTTP/1.1 101 x\r\n\r\n",
     ])
     func aResponseInDoubtIsAnError(text: String) {
