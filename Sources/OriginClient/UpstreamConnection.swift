@@ -4,6 +4,14 @@ import NIOCore
 import NIOSSL
 import NIOTLS
 
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
 /// A connection to an origin: one request at a time, its response handed on as it comes.
 final class UpstreamConnection: ChannelDuplexHandler {
     typealias InboundIn = ByteBuffer
@@ -84,6 +92,24 @@ final class UpstreamConnection: ChannelDuplexHandler {
     }
 
     var isActive: Bool { context?.channel.isActive ?? false && !inputEnded }
+
+    /// Whether the next request may go out on it: it is open, and nothing has come that nobody asked for.
+    var isReusable: Bool { isActive && !hasUnreadInput }
+
+    /// Whether bytes, or the origin's end, lie in the socket unread.
+    ///
+    /// After an answer these are the rest of what the origin has sent too much of, such as a body after a 304. It would be
+    /// taken for the head of the next answer. Over TLS nothing else is to be expected here either: session tickets come
+    /// before the first answer.
+    var hasUnreadInput: Bool {
+        // A channel without a socket, as tests have, is asked nothing.
+        guard let pipeline = context?.channel.pipeline.syncOperations else { return false }
+        let found = try? pipeline.withUnsafeTransportIfAvailable { (socket: NIOBSDSocket.Handle) in
+            var state = pollfd(fd: socket, events: Int16(POLLIN), revents: 0)
+            return poll(&state, 1, 0) != 0
+        }
+        return found ?? false
+    }
 
     // MARK: Requests
 

@@ -49,7 +49,10 @@ package final class UpstreamPool {
         guard !call.isOver else { return }
         if !fresh {
             while let connection = idle.popLast() {
-                guard connection.isActive else { continue }
+                guard connection.isReusable else {
+                    connection.close()
+                    continue
+                }
                 connection.start(call)
                 return
             }
@@ -193,6 +196,11 @@ package final class UpstreamPool {
     func release(_ connection: UpstreamConnection) {
         held[ObjectIdentifier(connection)] = nil
         unwanted[ObjectIdentifier(connection)] = nil
+        // While it is idle, it reads, and is closed by whatever comes.
+        guard waiting.isEmpty || connection.isReusable else {
+            connection.close()
+            return
+        }
         serveNext(on: connection)
     }
 

@@ -255,6 +255,37 @@ struct BehaviourTests {
         }
     }
 
+    /// They lie in the socket when the next request is about to go out: one that has waited for the connection, or one that
+    /// comes in the same turn of the loop.
+    @Test(arguments: [false, true], [false, true])
+    func bytesThatAreThereWhenTheNextQuestionGoesOutAreNotTakenForItsAnswer(
+        nextHasWaited: Bool, isSecure: Bool
+    ) async throws {
+        let (gate, next) = (Gate(), NIOLockedValueBox<EventLoopFuture<String>?>(nil))
+        try await withOrigin(
+            isSecure: isSecure, limits: { $0.connections = 1 },
+            answer: { request in
+                guard request.path != "/next" else { return LocalAnswer(.ok, text: "next") }
+                let evil = RawStep.text("HTTP/1.1 200 OK\nContent-Length: 4\n\nevil")
+                return .raw([.text("HTTP/1.1 304 Not Modified\n\n"), .wait(gate), evil])
+            }
+        ) { origin, client async throws in
+            let url = origin.url
+            let ask: @Sendable () -> Void = { next.withLockedValue { $0 = client.begin(url, "/next", method: "POST") } }
+            let script = Script(
+                whenReady: { _ in if nextHasWaited { ask() } },
+                whenHead: { call in
+                    gate.open()
+                    // The loop stands still meanwhile, so that nothing is read.
+                    while let connection = call.connection, !connection.hasUnreadInput {}
+                    if !nextHasWaited { ask() }
+                })
+            #expect(try await client.ask(url, "/", script) == "304 - end")
+            #expect(try await next.withLockedValue { $0 }?.get() == "200 4 next end")
+            #expect(origin.connectionsMade == 2)
+        }
+    }
+
     // MARK: Uploads
 
     @Test(arguments: [false, true])

@@ -48,13 +48,19 @@ final class ClientUnderTest: Sendable {
         _ url: String, _ target: String = "/", method: String = "GET", body: UpstreamRequest.Body = .none,
         _ script: Script = Script()
     ) async throws -> String {
+        try await loop.flatSubmit { self.begin(url, target, method: method, body: body, script) }.get()
+    }
+
+    /// Sends a request from the loop; see ``ask(_:_:method:body:_:)``.
+    func begin(
+        _ url: String, _ target: String = "/", method: String = "GET", body: UpstreamRequest.Body = .none,
+        _ script: Script = Script()
+    ) -> EventLoopFuture<String> {
         let outcome = loop.makePromise(of: String.self)
         let request = UpstreamRequest(method: method, target: target, fields: [:], body: body)
-        try await loop.submit {
-            let recorder = Recorder(script) { outcome.succeed($0) }
-            recorder.call = try self.pool(url).call(request, receiver: recorder)
-        }.get()
-        return try await outcome.futureResult.get()
+        let recorder = Recorder(script) { outcome.succeed($0) }
+        do { recorder.call = try pool(url).call(request, receiver: recorder) } catch { outcome.fail(error) }
+        return outcome.futureResult
     }
 
     /// Waits until something is so on the loop, one turn after the other.
