@@ -123,7 +123,7 @@ extension ClientPreconditions {
     /// A tag must match strongly. A date must be that of a strong `Last-Modified`, exactly.
     package func permitsRange(of stored: Validators, now: HTTPDate) -> Bool {
         guard let ifRange else { return true }
-        if let date = HTTPDate(parsing: ifRange, now: now) { return stored.strongLastModified == date }
+        if let date = HTTPDate(parsing: ifRange.value, now: now) { return stored.strongLastModified == date }
         guard let tag = EntityTag(ifRange), let known = stored.entityTag else { return false }
         return tag.matchesStrongly(known)
     }

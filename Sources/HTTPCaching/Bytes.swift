@@ -67,8 +67,11 @@ enum DeltaSeconds {
 
 extension HTTPFields {
     /// The value of the first field with a name; no joining, so that a singleton that was sent twice is seen as such.
-    func first(_ name: HTTPField.Name) -> String? {
-        for field in self where field.name == name { return field.value }
+    func first(_ name: HTTPField.Name) -> String? { firstField(name)?.value }
+
+    /// The first field with a name: for values whose bytes need not be UTF-8.
+    func firstField(_ name: HTTPField.Name) -> HTTPField? {
+        for field in self where field.name == name { return field }
         return nil
     }
 

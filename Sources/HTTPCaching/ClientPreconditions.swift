@@ -32,8 +32,8 @@ package struct ClientPreconditions: Hashable, Sendable {
     package var ifUnmodifiedSince: String?
     /// `If-Modified-Since`, verbatim.
     package var ifModifiedSince: String?
-    /// `If-Range`, verbatim.
-    package var ifRange: String?
+    /// `If-Range`, verbatim; its bytes need not be UTF-8.
+    package var ifRange: HTTPField?
     /// `Range`, verbatim.
     package var range: String?
 
@@ -51,7 +51,7 @@ package struct ClientPreconditions: Hashable, Sendable {
             // Singletons that were sent twice are invalid, and an invalid date is ignored (§13.1.3, §13.1.4).
             case .ifUnmodifiedSince: ifUnmodifiedSince = ifUnmodifiedSince == nil ? field.value : ""
             case .ifModifiedSince: ifModifiedSince = ifModifiedSince == nil ? field.value : ""
-            case .ifRange: ifRange = ifRange == nil ? field.value : ""
+            case .ifRange: ifRange = ifRange == nil ? field : HTTPField(name: .ifRange, value: "")
             case .range: range = range == nil ? field.value : ""
             default: break
             }

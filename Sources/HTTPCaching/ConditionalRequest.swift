@@ -33,14 +33,17 @@ package struct ConditionalRequest: Hashable, Sendable {
         var fields = request.headerFields.leavingOut { isPrecondition($0) || $0 == .range }
         var asked: [Validators] = []
         var places: [Int] = []
-        var tags: [String] = []
+        var tags: [EntityTag] = []
         for (place, validators) in stored.enumerated() {
             guard tags.count < 32, let tag = validators.entityTag else { continue }
             asked.append(validators)
             places.append(place)
-            if !tags.contains(where: { $0.utf8.elementsEqual(tag.text.utf8) }) { tags.append(tag.text) }
+            if !tags.contains(tag) { tags.append(tag) }
         }
-        if !tags.isEmpty { fields[.ifNoneMatch] = tags.joined(separator: ", ") }
+        if !tags.isEmpty {
+            let list = Array(tags.map(\.bytes).joined(separator: Array(", ".utf8)))
+            fields.append(HTTPField(name: .ifNoneMatch, value: list))
+        }
         if stored.count == 1, let only = stored.first {
             if let time = only.lastModified ?? (usesDate && only.entityTag == nil ? only.date : nil) {
                 fields[.ifModifiedSince] = time.description

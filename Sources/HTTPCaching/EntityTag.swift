@@ -2,71 +2,66 @@ package import HTTPTypes
 
 /// An entity tag, verbatim: `"v1"`, `W/"v1"`, or what real servers send instead, such as `v1` without quotes.
 ///
-/// The text is never repaired, because the server that sent it compares it with its own.
+/// Its bytes are never repaired or recoded, because the server that sent it compares it with its own. They need not be
+/// UTF-8: within the quotes any byte from 0x80 on is permitted.
 /// https://www.rfc-editor.org/rfc/rfc9110.html#section-8.8.3
 package struct EntityTag: Hashable, Sendable, CustomStringConvertible {
-    /// The tag as it was received, with its quotes and `W/` if it had them.
-    package let text: String
+    /// The tag's bytes as received, with its quotes and `W/` if it had them.
+    package let bytes: [UInt8]
+
+    /// The tag as text; bytes that are not UTF-8 become U+FFFD.
+    package var text: String { String(decoding: bytes, as: UTF8.self) }
 
     /// Whether the tag says of itself that it is weak: equal tags then mean "as good as", not "the same bytes".
     ///
     /// What is not well-formed counts as weak too: nothing is promised about it.
-    package var isWeak: Bool { !isStrong(text.utf8) }
+    package var isWeak: Bool { !isStrong(bytes[...]) }
 
     /// Takes a tag as it stands in a field, with spaces at the ends left out.
     ///
-    /// `nil` for an empty text, `*`, and one that holds bytes other than printable UTF-8, of which two different ones
-    /// could look the same.
+    /// `nil` for an empty text, `*`, one with control characters, and one with U+FFFD: that stands for bytes that were
+    /// lost, and two different tags could have the same text.
     package init?(_ text: some StringProtocol) {
-        let bytes = Array(text.utf8)
-        self.init(bytes: bytes[...])
+        guard !text.unicodeScalars.contains("\u{FFFD}") else { return nil }
+        self.init(bytes: Array(text.utf8)[...])
+    }
+
+    /// Takes the value of a field.
+    package init?(_ field: HTTPField) {
+        self.init(bytes: field.withUnsafeBytesOfValue { Array($0) }[...])
     }
 
     init?(bytes: ArraySlice<UInt8>) {
         let trimmed = bytes.trimmed
         guard !trimmed.isEmpty, !trimmed.elementsEqual([UInt8(ascii: "*")]) else { return nil }
         guard trimmed.allSatisfy({ $0 >= 32 && $0 != 127 }) else { return nil }
-        let text = String(decoding: trimmed, as: UTF8.self)
-        guard !text.unicodeScalars.contains("\u{FFFD}") else { return nil }
-        self.text = text
+        self.bytes = Array(trimmed)
     }
 
-    /// The tag of a response: its first `ETag` field, or `nil`.
+    /// The tag of a response, for those who keep it as text: its first `ETag` field; `nil` if that is not UTF-8.
     package init?(of fields: HTTPFields) {
         guard let value = fields.first(.eTag) else { return nil }
         self.init(value)
     }
 
-    /// The tag as it was received.
+    /// The tag as text.
     package var description: String { text }
 
-    /// Strong comparison: both well-formed, both strong, the same text (RFC 9110 §8.8.3.2).
-    package func matchesStrongly(_ other: EntityTag) -> Bool {
-        text.utf8.elementsEqual(other.text.utf8) && isStrong(text.utf8)
-    }
+    /// Strong comparison: both well-formed, both strong, the same bytes (RFC 9110 §8.8.3.2).
+    package func matchesStrongly(_ other: EntityTag) -> Bool { bytes == other.bytes && isStrong(bytes[...]) }
 
-    /// Weak comparison: the same text apart from `W/` (RFC 9110 §8.8.3.2).
-    package func matchesWeakly(_ other: EntityTag) -> Bool {
-        opaque(text.utf8).elementsEqual(opaque(other.text.utf8))
-    }
-
-    /// Bytes decide, as servers compare them: Swift's own `==` would take two Unicode spellings for one.
-    package static func == (a: EntityTag, b: EntityTag) -> Bool { a.text.utf8.elementsEqual(b.text.utf8) }
-
-    /// Hashes what `==` compares.
-    package func hash(into hasher: inout Hasher) {
-        for byte in text.utf8 { hasher.combine(byte) }
-    }
+    /// Weak comparison: the same bytes apart from `W/` (RFC 9110 §8.8.3.2).
+    package func matchesWeakly(_ other: EntityTag) -> Bool { opaque(bytes[...]) == opaque(other.bytes[...]) }
 }
 
-private func isStrong(_ text: String.UTF8View) -> Bool {
-    text.count >= 2 && text.first == UInt8(ascii: "\"") && text.last == UInt8(ascii: "\"")
-        && !text.dropFirst().dropLast().contains(UInt8(ascii: "\""))
+private func isStrong(_ tag: ArraySlice<UInt8>) -> Bool {
+    tag.count >= 2 && tag.first == UInt8(ascii: "\"") && tag.last == UInt8(ascii: "\"")
+        && !tag.dropFirst().dropLast().contains(UInt8(ascii: "\""))
 }
 
-private func opaque(_ text: String.UTF8View) -> Substring.UTF8View {
+private func opaque(_ tag: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
     // `W/` is case-sensitive (§8.8.3), and only a prefix where quotes follow.
-    text.count >= 4 && text.starts(with: "W/\"".utf8) ? text.dropFirst(2) : text[...]
+    tag.count >= 4 && tag.starts(with: "W/\"".utf8) ? tag.dropFirst(2) : tag
 }
 
 /// The value of an `If-Match` or `If-None-Match` field: any tag at all, or one of these.
@@ -88,7 +83,7 @@ package enum EntityTagList: Hashable, Sendable {
         guard fields.contains(name) else { return nil }
         var tags: [EntityTag] = []
         for field in fields where field.name == name {
-            let line = Array(field.value.utf8)
+            let line = field.withUnsafeBytesOfValue { Array($0) }
             if line[...].trimmed.elementsEqual([UInt8(ascii: "*")]) {
                 self = .any
                 return

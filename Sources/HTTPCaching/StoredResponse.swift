@@ -59,7 +59,7 @@ package struct Validators: Hashable, Sendable {
     ///
     /// - Parameter now: For two-digit years, see ``HTTPDate/init(parsing:now:)``.
     package init(_ fields: HTTPFields, now: HTTPDate) {
-        entityTag = EntityTag(of: fields)
+        entityTag = fields.firstField(.eTag).flatMap { EntityTag($0) }
         lastModified = fields.first(.lastModified).flatMap { HTTPDate(parsing: $0, now: now) }
         date = fields.first(.date).flatMap { HTTPDate(parsing: $0, now: now) }
     }

@@ -120,6 +120,19 @@ struct ByteRangeTests {
         #expect((outcome != .whole) == obeyed)
     }
 
+    @Test func aTagThatIsNotUTF8GuardsARangeByteByByte() {
+        func tag(_ name: HTTPField.Name, _ byte: UInt8) -> HTTPField {
+            HTTPField(name: name, value: [0x22, byte, 0x22] as [UInt8])
+        }
+        var stored = Self.stored
+        stored.fields[fields: .eTag] = [tag(.eTag, 0xFC)]
+        for (byte, obeyed) in [(UInt8(0xFC), true), (0xFD, false)] {
+            let asked = ClientPreconditions(
+                HTTPFields([HTTPField(name: .range, value: "bytes=0-1"), tag(.ifRange, byte)]))
+            #expect((Self.outcome(asked, stored: stored) != .whole) == obeyed)
+        }
+    }
+
     @Test func aWeakTimeDoesNotGuardARange() {
         // Modified in the second of its Date: it may have changed again within it (9110 §8.8.2.2).
         var stored = Self.stored

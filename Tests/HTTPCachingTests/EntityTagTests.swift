@@ -33,14 +33,22 @@ struct EntityTagTests {
     @Test(arguments: ["", " ", "*", "\"\u{FFFD}\"", "\"a\u{7F}\""])
     func whatIsNoTagIsNone(text: String) { #expect(EntityTag(text) == nil) }
 
-    @Test func twoInvalidEncodingsAreNeverTheSameTag() {
-        let name = HTTPField.Name.eTag
-        let latin: HTTPFields = {
-            var fields = HTTPFields()
-            fields.append(HTTPField(name: name, value: [34, 0xFC, 34] as [UInt8]))
-            return fields
-        }()
-        #expect(EntityTag(of: latin) == nil)
+    /// RFC 9110 §8.8.3: any byte from 0x80 on may stand in a tag, and servers that write Latin-1 send it.
+    @Test func aTagThatIsNotUTF8IsComparedByteByByte() throws {
+        func tag(_ byte: UInt8, _ name: HTTPField.Name = .eTag) -> HTTPField {
+            HTTPField(name: name, value: [0x22, byte, 0x22] as [UInt8])
+        }
+        let stored = try #require(EntityTag(tag(0xFC)))
+        #expect(!stored.isWeak)
+        #expect(stored.matchesStrongly(try #require(EntityTag(tag(0xFC)))))
+        #expect(!stored.matchesWeakly(try #require(EntityTag(tag(0xFD)))))
+        #expect(EntityTagList(.ifNoneMatch, in: HTTPFields([tag(0xFC, .ifNoneMatch)]))?.matchesWeakly(stored) == true)
+        #expect(EntityTagList(.ifNoneMatch, in: HTTPFields([tag(0xFD, .ifNoneMatch)]))?.matchesWeakly(stored) == false)
+        #expect(Validators(HTTPFields([tag(0xFC)]), now: noon).entityTag == stored)
+    }
+
+    @Test func twoInvalidEncodingsAreNeverTheSameTagAsText() {
+        #expect(EntityTag(of: HTTPFields([HTTPField(name: .eTag, value: [0x22, 0xFC, 0x22] as [UInt8])])) == nil)
     }
 
     @Test(

@@ -1,4 +1,5 @@
 import Testing
+import TileStoreTesting
 
 @testable import TileProxyServer
 
@@ -8,6 +9,31 @@ struct ConfirmationTests {
     typealias Step = CacheRow.Step
     private static let short = ["Cache-Control: max-age=1", "ETag: \"a\""]
     private static let varying = ["Cache-Control: max-age=60", "ETag: \"a\"", "Vary: Foo"]
+
+    /// RFC 9110 §8.8.3: a tag may have any byte from 0x80 on.
+    @Test
+    func aTagThatIsNotUTF8IsConfirmedAndAskedAbout() async throws {
+        @Sendable func tag(_ byte: UInt8) -> [UInt8] { [0x22, 0x61, byte, 0x22] }
+        let origin = try ScriptedOrigin { request, wire in
+            let isAsked = request.fields["if-none-match"] != nil
+            let status = isAsked ? "304 Not Modified\r\n" : "200 OK\r\nContent-Length: 5\r\n"
+            let head = "HTTP/1.1 " + status + "Cache-Control: max-age=60\r\nETag: "
+            wire.send(Array(head.utf8) + tag(0xFC) + Array(("\r\n\r\n" + (isAsked ? "" : "hello")).utf8))
+            return true
+        }
+        try await withProxy(origin) { proxy async throws in
+            #expect(try proxy.ask().text == "hello")
+            for (byte, status) in [(UInt8(0xFC), 304), (0xFD, 200)] {
+                let wire = try proxy.connect()
+                wire.send(
+                    Array("GET /a HTTP/1.1\r\nHost: a\r\nIf-None-Match: ".utf8) + tag(byte) + Array("\r\n\r\n".utf8))
+                #expect(wire.answer()?.status == status)
+            }
+            proxy.clock.advance(seconds: 100)
+            #expect(try proxy.ask().text == "hello")
+            #expect(origin.count == 2)
+        }
+    }
 
     /// RFC 9111 §4.1, §4.3.4.
     @Test
