@@ -93,11 +93,12 @@ package enum OriginDecision: Sendable {
             response, to: request.httpRequest, requestedAt: requestedAt, receivedAt: receivedAt)
         guard record.isStorable else { return nil }
         let freshness = record.freshness.stored
-        // What is stale at once and cannot be asked about would be written for nothing.
+        // Not worth a write: stale at once, not to be confirmed, and never meant to be served without asking. If other
+        // caches have used its lifetime up (`Age`), `max-stale` or an origin that is away may still find a use for it.
         let isAskable = !Validators(response.headerFields, now: receivedAt).isEmpty
         let isUsableStale =
             !freshness.noCache && !freshness.mustRevalidate
-            && (freshness.staleWhileRevalidate > 0 || freshness.staleIfError > 0)
+            && (freshness.staleWhileRevalidate > 0 || freshness.staleIfError > 0 || record.freshness.lifetime > 0)
         guard isAskable || freshness.expires > receivedAt || isUsableStale else { return nil }
         return record.intent
     }

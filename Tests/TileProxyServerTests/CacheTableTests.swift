@@ -187,6 +187,12 @@ struct CacheTableTests {
         reused("min-fresh met", ["Cache-Control: max-age=60"], asks: ["Cache-Control: min-fresh=30"]),
         reused("max-stale", ["Cache-Control: max-age=1"], asks: ["Cache-Control: max-stale=10"]),
         fetchedAgain("max-stale passed", ["Cache-Control: max-age=1"], asks: ["Cache-Control: max-stale=1"]),
+        reused(
+            "max-stale, of what other caches have used up", ["Cache-Control: max-age=10", "Age: 20"],
+            asks: ["Cache-Control: max-stale=60"]),
+        fetchedAgain(
+            "max-stale, of what must be revalidated", ["Cache-Control: max-age=10, must-revalidate", "Age: 20"],
+            asks: ["Cache-Control: max-stale=60"]),
         reused("only-if-cached", ["Cache-Control: max-age=60"], asks: ["Cache-Control: only-if-cached"]),
         CacheRow(
             "only-if-cached, nothing there",
