@@ -63,9 +63,28 @@ package struct ResourceScope: Sendable {
     package let origin: String
     /// The key of a path and query at the origin; `nil` if the cache has none for it.
     package let key: @Sendable (_ path: String, _ query: String?) -> TileKey?
+    /// The names that clients have for the same resources; only a change needs them.
+    package var aliases: [Alias]
 
-    package init(origin: String, key: @escaping @Sendable (_ path: String, _ query: String?) -> TileKey?) {
+    /// A name that clients have for the request's URL, and by which an origin behind a proxy may name others.
+    package struct Alias: Sendable {
+        /// The request's URL, with scheme and authority.
+        package let target: URIReference
+        /// The key of a path and query in these terms; `nil` if the cache has none for it.
+        package let key: @Sendable (_ path: String, _ query: String?) -> TileKey?
+
+        package init(target: URIReference, key: @escaping @Sendable (_ path: String, _ query: String?) -> TileKey?) {
+            self.target = target
+            self.key = key
+        }
+    }
+
+    package init(
+        origin: String, aliases: [Alias] = [],
+        key: @escaping @Sendable (_ path: String, _ query: String?) -> TileKey?
+    ) {
         self.origin = origin
         self.key = key
+        self.aliases = aliases
     }
 }

@@ -7,7 +7,8 @@ package enum Invalidations {
     /// What is to be done to the store before the answer is handed on; `nil` for nothing.
     ///
     /// An unsafe method that succeeded removes what is stored for its URL and for those that `Location` and
-    /// `Content-Location` name at the same origin (RFC 9111 §4.4). The answer to a HEAD updates what is stored, or
+    /// `Content-Location` name at the same origin (RFC 9111 §4.4): in the origin's terms, or in those of clients, to whom
+    /// the cache is the origin. The answer to a HEAD updates what is stored, or
     /// marks it as stale (§4.3.5).
     package static func job(
         for response: HTTPResponse, to request: CacheRequest, _ candidate: Candidate?, _ scope: ResourceScope,
@@ -16,9 +17,14 @@ package enum Invalidations {
         if request.method == .head { return head(response, request, candidate, use, length, now) }
         guard !Invalidation.isSafe(request.method), let own = URIReference(scope.origin + request.target)
         else { return nil }
-        let found = Invalidation.targets(method: request.method, target: own, response: response).compactMap { uri in
-            scope.key(uri.path, uri.query)
+        var found: [TileKey] = []
+        func add(_ target: URIReference, _ key: (String, String?) -> TileKey?) {
+            for uri in Invalidation.targets(method: request.method, target: target, response: response) {
+                if let key = key(uri.path, uri.query), !found.contains(key) { found.append(key) }
+            }
         }
+        add(own, scope.key)
+        for alias in scope.aliases { add(alias.target, alias.key) }
         return found.isEmpty ? nil : .remove(found)
     }
 

@@ -5,7 +5,8 @@ package enum Invalidation {
     /// The URIs whose stored responses must not be used again without asking the origin.
     ///
     /// None, unless the method is unsafe, or unknown, and the response is no error (2xx or 3xx). Then the target and,
-    /// where they are of the same origin, what `Location` and `Content-Location` name. At most 3.
+    /// where they are of the same origin, what `Location` and `Content-Location` name, each as it is written and as
+    /// ``URIReference/normalised``. At most 6.
     ///
     /// - Parameters:
     ///   - method: The request's method.
@@ -15,11 +16,15 @@ package enum Invalidation {
         method: HTTPRequest.Method, target: URIReference, response: HTTPResponse
     ) -> [URIReference] {
         guard !isSafe(method), (200...399).contains(response.status.code) else { return [] }
-        var targets = [target]
+        var targets: [URIReference] = []
+        func add(_ uri: URIReference) {
+            for spelling in [uri, uri.normalised] where !targets.contains(spelling) { targets.append(spelling) }
+        }
+        add(target)
         for name in [HTTPField.Name.location, .contentLocation] {
             guard let text = response.headerFields.first(name), let reference = URIReference(text) else { continue }
             let resolved = target.resolving(reference)
-            if resolved.hasSameOrigin(as: target), !targets.contains(resolved) { targets.append(resolved) }
+            if resolved.hasSameOrigin(as: target) { add(resolved) }
         }
         return targets
     }

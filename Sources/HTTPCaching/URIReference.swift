@@ -80,6 +80,20 @@ package struct URIReference: Hashable, Sendable, CustomStringConvertible {
         return target
     }
 
+    /// The same resource's URI in its plainest spelling (RFC 3986 §6.2.2): percent-encoded characters that need no encoding
+    /// as themselves, the digits of other encodings in upper case, no dot segments.
+    ///
+    /// Scheme and authority stay as they are, and so does a `%` that begins no encoding.
+    package var normalised: URIReference {
+        guard path.utf8.contains(UInt8(ascii: "%")) || query?.utf8.contains(UInt8(ascii: "%")) ?? false else {
+            return self
+        }
+        var plain = self
+        plain.path = removingDotSegments(normalisingEncodings(path))
+        plain.query = query.map(normalisingEncodings)
+        return plain
+    }
+
     /// Whether two URIs have the same origin: scheme, host and port (RFC 9110 §4.3.2); never for what has none.
     package func hasSameOrigin(as other: URIReference) -> Bool {
         guard let mine = origin, let theirs = other.origin else { return false }
@@ -139,4 +153,36 @@ func removingDotSegments(_ path: String) -> String {
         }
     }
     return (absolute ? "/" : "") + kept.map { String(Substring($0)) }.joined(separator: "/")
+}
+
+/// RFC 3986 §6.2.2.1, §6.2.2.2.
+private func normalisingEncodings(_ text: String) -> String {
+    let bytes = Array(text.utf8)
+    var plain: [UInt8] = []
+    var index = 0
+    while index < bytes.count {
+        guard bytes[index] == UInt8(ascii: "%"), index + 2 < bytes.count, let high = digit(bytes[index + 1]),
+            let low = digit(bytes[index + 2])
+        else {
+            plain.append(bytes[index])
+            index += 1
+            continue
+        }
+        let byte = high << 4 | low
+        if byte.isLetter || byte.isDigit || [45, 46, 95, 126].contains(byte) {
+            plain.append(byte)
+        } else {
+            let digits = Array("0123456789ABCDEF".utf8)
+            plain += [bytes[index], digits[Int(high)], digits[Int(low)]]
+        }
+        index += 3
+    }
+    return String(decoding: plain, as: UTF8.self)
+}
+
+/// The value of a hexadecimal digit.
+private func digit(_ byte: UInt8) -> UInt8? {
+    if byte.isDigit { return byte - 48 }
+    let letter = byte.lowercased
+    return (97...102).contains(letter) ? letter - 87 : nil
 }

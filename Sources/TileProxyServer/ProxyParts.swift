@@ -49,7 +49,8 @@ final class Parts: Sendable {
         var settings = GenericSettings()
         settings.logger = logger
         settings.certificateAuthorities = configuration.certificateAuthorities
-        let statistics = statistics
+        let (statistics, tiles) = (statistics, tiles)
+        settings.publicURL = { tiles.table.publicURL }
         settings.onNotStored = { statistics.countNotStored() }
         do { generic = try GenericCache(routes: configuration.routes, store: store, settings: settings) } catch {
             throw ProxyService.Failure(status: 74, message: "TLS cannot be set up: \(error)")

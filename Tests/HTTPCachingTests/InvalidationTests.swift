@@ -62,6 +62,10 @@ struct InvalidationTests {
             ("POST", 201, ["Location: http://tiles.example/b"], ["/a"]), ("POST", 201, ["Location: //other/b"], ["/a"]),
             ("POST", 201, ["Location: a", "Content-Location: a"], ["/a"]), ("POST", 201, ["Location: b c"], ["/a"]),
             ("GET", 200, ["Location: /b"], []), ("POST", 404, ["Location: /b"], []),
+            // RFC 3986 §6.2.2: another spelling is the same resource
+            ("POST", 201, ["Location: /%74/%7e?%41%2f"], ["/a", "/%74/%7e?%41%2f", "/t/~?A%2F"]),
+            ("PUT", 204, ["Content-Location: /x/%2e%2E/%c3%A9"], ["/a", "/x/%2e%2E/%c3%A9", "/%C3%A9"]),
+            ("PUT", 204, ["Location: /%61", "Content-Location: /100%"], ["/a", "/%61", "/100%"]),
         ] as [(String, Int, [String], [String])])
     func anUnsafeRequestInvalidates(method: String, status: Int, lines: [String], targets: [String]) throws {
         let found = Invalidation.targets(

@@ -60,6 +60,42 @@ struct ChangeTests {
         }
     }
 
+    /// To a client the proxy is the origin, and an origin may know how clients reach it (RFC 9111 §4.4, RFC 3986 §6.2.2).
+    @Test(arguments: [
+        "Location: /base/%74", "Content-Location: t", "Location: http://proxy.test/fonts/t",
+        "Location: https://PROXY.test:443/fonts/%74", "Content-Location: /fonts/t",
+        "Location: https://maps.example/cache/fonts/t",
+    ])
+    func aChangeTakesWhatLocationNamesHoweverItIsSpelt(field: String) async throws {
+        let origin = try ScriptedOrigin { request, wire in
+            let isGet = request.method == "GET"
+            wire.send(reply("200 OK", isGet ? ["Cache-Control: max-age=60"] : [field], "\(request.number)"))
+            return true
+        }
+        try await withProxy(
+            origin, routes: ["/fonts=ORIGIN/base"], configure: { $0.publicURL = { "https://maps.example/cache" } }
+        ) { proxy async throws in
+            for target in ["/fonts/t", "/fonts/other"] { _ = try proxy.ask("GET", target) }
+            _ = try proxy.ask("POST", "/fonts/a")
+            #expect(try proxy.ask("GET", "/fonts/t").text == "4")
+            #expect(try proxy.ask("GET", "/fonts/other").text == "2")
+        }
+    }
+
+    @Test
+    func aChangeLeavesAloneWhatAnotherHostHas() async throws {
+        let origin = try ScriptedOrigin { request, wire in
+            let fields = request.method == "GET" ? "Cache-Control: max-age=60" : "Location: https://maps.example/t"
+            wire.send(reply("200 OK", [fields], "\(request.number)"))
+            return true
+        }
+        try await withProxy(origin) { proxy async throws in
+            _ = try proxy.ask("GET", "/t")
+            _ = try proxy.ask("POST", "/a")
+            #expect(try proxy.ask("GET", "/t").text == "1")
+        }
+    }
+
     @Test
     func whatIsOnItsWayWhenAChangeComesIsNotStored() async throws {
         let gate = Gate()

@@ -44,8 +44,11 @@ final class GenericFill: @unchecked Sendable {
         self.owner = owner
         client = owner?.exchange
         body = owner?.body ?? .none
-        fill = Fill(
-            request, forwarding, proxy.cache.use, route.scope(keys), hasOwner: owner != nil, isProbe: isProbe)
+        var scope = route.scope(keys)
+        if let client, !Invalidation.isSafe(request.method) {
+            scope.aliases = route.aliases(keys, client.head, publicURL: proxy.cache.settings.publicURL())
+        }
+        fill = Fill(request, forwarding, proxy.cache.use, scope, hasOwner: owner != nil, isProbe: isProbe)
         if request.isForCache, let key = request.key { permit = proxy.cache.changes.takePermit(for: key) }
         relay = BodyRelay(
             client, proxy.cache.budget,

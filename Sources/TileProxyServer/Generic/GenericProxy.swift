@@ -32,6 +32,8 @@ package struct GenericSettings: Sendable {
     package var random: @Sendable () -> UInt64 = { .random(in: 0...UInt64.max) }
     /// A name for this proxy in `Via`, by which it knows a forwarding loop: unlike any other proxy's.
     package var viaName = "tileproxy-" + String(UInt32.random(in: 0...UInt32.max), radix: 36)
+    /// How clients reach the proxy, if the operator has said so; on any thread.
+    package var publicURL: @Sendable () -> String? = { nil }
     /// Called for each answer that was served and could not be stored; on any thread.
     package var onNotStored: (@Sendable () -> Void)?
     /// For what an operator should know.

@@ -1,4 +1,6 @@
 import CacheEngine
+import HTTPCaching
+import HTTPListener
 import HTTPWire
 package import OriginClient
 package import TileStore
@@ -83,6 +85,24 @@ package struct ProxyRoute: Hashable, Sendable {
         let route = self
         return ResourceScope(origin: origin.name) { path, query in
             route.rest(ofTargetPath: path).flatMap { keys.primary(rest: $0, query: query) }
+        }
+    }
+
+    /// The names that clients have for a request's URL.
+    ///
+    /// Whether they speak TLS to a server in front of the proxy is not known here, so a `Host` counts with either scheme.
+    func aliases(_ keys: ResourceKeys, _ head: RequestHead, publicURL: String?) -> [ResourceScope.Alias] {
+        let route = self
+        var bases = head.host.map { ["http://" + $0, "https://" + $0] } ?? []
+        if let publicURL { bases.append(publicURL) }
+        return bases.compactMap { base in
+            guard let url = URIReference(base), let target = URIReference(base + head.target) else { return nil }
+            return ResourceScope.Alias(target: target) { path, query in
+                guard path.hasPrefix(url.path) else { return nil }
+                return route.rest(of: String(path.dropFirst(url.path.count))).flatMap {
+                    keys.primary(rest: $0, query: query)
+                }
+            }
         }
     }
 
