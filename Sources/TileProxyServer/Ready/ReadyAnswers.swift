@@ -79,40 +79,67 @@ package final class ReadyAnswers {
         guard bound > 0, let wish = wish(request) else { return nil }
         let now = time.now
         // What the store cannot tell at once is for the long way, errors included.
-        guard let entry = try? store.find(key, at: Timestamp(seconds: now.seconds), tag: tagRoom),
-            let head = head(of: entry, key, source)
+        guard var entry = try? store.find(key, at: Timestamp(seconds: now.seconds), tag: tagRoom),
+            entry.size <= Self.largestBody, let head = head(of: &entry, key, source, now)
         else { return nil }
         return answer(request, answering, wish, entry, head, now, into: &buffer)
     }
 
     @inline(__always)
-    private func head(of entry: KnownEntry, _ key: KnownKey, _ source: ServedSource) -> ReadyHead? {
+    private func head(
+        of entry: inout KnownEntry, _ key: KnownKey, _ source: ServedSource, _ now: HTTPDate
+    ) -> ReadyHead? {
         if source.index < lastHeads.count, let last = lastHeads[source.index], last.fields.identity == entry.fields {
             return last
         }
-        return otherHead(of: entry, key, source)
+        return otherHead(of: &entry, key, source, now)
     }
 
     @inline(never)
-    private func otherHead(of entry: KnownEntry, _ key: KnownKey, _ source: ServedSource) -> ReadyHead? {
-        let place = HeadKey(route: source.index, fields: entry.fields)
-        guard let head = heads[place] ?? makeHead(at: place, key, source) else { return nil }
+    private func otherHead(
+        of entry: inout KnownEntry, _ key: KnownKey, _ source: ServedSource, _ now: HTTPDate
+    ) -> ReadyHead? {
+        guard
+            let head = heads[HeadKey(route: source.index, fields: entry.fields)]
+                ?? makeHead(of: &entry, key, source, now)
+        else { return nil }
         while lastHeads.count <= source.index { lastHeads.append(nil) }
         lastHeads[source.index] = head
         return head
     }
 
-    private func makeHead(at place: HeadKey, _ key: KnownKey, _ source: ServedSource) -> ReadyHead? {
-        // The entry may have changed since the look at it: then the long way tells.
-        guard let fields = store.fields(under: key), fields.identity == place.fields else { return nil }
+    private func makeHead(
+        of entry: inout KnownEntry, _ key: KnownKey, _ source: ServedSource, _ now: HTTPDate
+    ) -> ReadyHead? {
+        guard let fields = fields(of: &entry, key, now) else { return nil }
         let head = ReadyHead(fields, of: source)
+        headsMade += 1
         // Tiles that share no fields may not fill the table; their heads are made again when needed.
         if tileHeadBytes + head.cost > bound / 4 { dropTiles() }
-        heads[place] = head
-        tileHeadBytes += head.cost
+        let place = HeadKey(route: source.index, fields: fields.identity)
         bytes += head.cost
+        tileHeadBytes += head.cost
+        if let former = heads.updateValue(head, forKey: place) {
+            bytes -= former.cost
+            tileHeadBytes -= former.cost
+        }
         keepWithinBound()
         return head
+    }
+
+    /// The shared fields of an entry, and the entry found again while they are held.
+    ///
+    /// An identity is an address: between the look at the entry and one at its fields, others may have taken the place of
+    /// both, at the same address. While the fields are held, no others can have theirs.
+    /// - Returns: `nil` if the entry has other fields by now; then the long way tells.
+    private func fields(of entry: inout KnownEntry, _ key: KnownKey, _ now: HTTPDate) -> ResponseFields? {
+        // What the store cannot tell at once is for the long way, errors included.
+        guard let fields = store.fields(under: key),
+            let again = try? store.find(key, at: Timestamp(seconds: now.seconds), tag: tagRoom),
+            again.fields == fields.identity
+        else { return nil }
+        entry = again
+        return fields
     }
 
     /// Forgets the heads of all sources; called when the sources have changed.
@@ -141,14 +168,16 @@ package final class ReadyAnswers {
         let target = find(request)
         guard let known = target?.key ?? key(request).flatMap(store.known) else { return nil }
         let now = time.now
-        guard let entry = try? store.find(known, at: Timestamp(seconds: now.seconds), tag: tagRoom) else { return nil }
+        guard var entry = try? store.find(known, at: Timestamp(seconds: now.seconds), tag: tagRoom),
+            entry.size <= Self.largestBody
+        else { return nil }
         if let selection = target?.selection, !selection.holds(in: store) { return nil }
         if let target, target.head.fields.identity == entry.fields {
             if !target.isUsed { target.isUsed = true }
             return answer(request, answering, wish, entry, target.head, now, into: &buffer)
         }
         // A new target, or one whose entry has other fields now.
-        guard let head = genericHead(of: entry, known, via),
+        guard let head = genericHead(of: &entry, known, via, now),
             let answered = answer(request, answering, wish, entry, head, now, into: &buffer)
         else { return nil }
         keep(known, target?.selection, head, for: request)
@@ -156,10 +185,11 @@ package final class ReadyAnswers {
     }
 
     @inline(never)
-    private func genericHead(of entry: KnownEntry, _ key: KnownKey, _ via: [UInt8]) -> ReadyHead? {
+    private func genericHead(of entry: inout KnownEntry, _ key: KnownKey, _ via: [UInt8], _ now: HTTPDate) -> ReadyHead?
+    {
         if let head = heads[HeadKey(route: -1, fields: entry.fields)] { return head }
-        // The entry may have changed since the look at it: then the long way tells.
-        guard let fields = store.fields(under: key), fields.identity == entry.fields else { return nil }
+        guard let fields = fields(of: &entry, key, now) else { return nil }
+        headsMade += 1
         // The marker of a URL with variants makes an unusable head.
         return ReadyHead(fields, via: Via(receivedBy: String(decoding: via, as: UTF8.self)))
     }
@@ -222,6 +252,8 @@ package final class ReadyAnswers {
         while bytes > bound, let target = targets.dropOne() { forget(target) }
     }
 
+    /// How many heads were made of an entry's fields, for tests.
+    private(set) var headsMade = 0
     /// How much there is, for tests.
     var contents: (targets: Int, heads: Int, bytes: Int) { (targets.count, heads.count, bytes) }
 
@@ -232,7 +264,7 @@ package final class ReadyAnswers {
         _ request: RequestHead, _ answering: borrowing Answering, _ wish: Wish, _ entry: KnownEntry, _ head: ReadyHead,
         _ now: HTTPDate, into buffer: inout ByteBuffer
     ) -> Answered? {
-        guard head.isUsable, entry.size <= Self.largestBody, head.hasBody ?? entry.hasBody == entry.hasBody,
+        guard head.isUsable, head.hasBody ?? entry.hasBody == entry.hasBody,
             !head.needsGzip || request.fields.permitsGzip, let tag = tag(of: entry, head)
         else { return nil }
         var isNotModified = false

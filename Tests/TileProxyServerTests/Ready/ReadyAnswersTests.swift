@@ -31,7 +31,8 @@ struct ReadyAnswersTests {
         func put(_ key: String, _ text: String = "hello", headers: [ResponseFields.Header] = []) throws -> Candidate {
             let key = try TileKey(key)
             let metadata = TileMetadata(
-                response: ResponseFields(status: 200, mediaType: "text/plain", headers: headers), etag: "\"\(text)\"",
+                response: ResponseFields(status: 200, mediaType: "text/plain", headers: headers),
+                etag: "\"\(text.prefix(99))\"",
                 storedAt: clock.now, expires: clock.now.adding(seconds: 60))
             try store.put(Data(text.utf8), for: key, metadata: metadata)
             let tile = try #require(try store.open(key, wholeUpTo: .max))
@@ -98,6 +99,22 @@ struct ReadyAnswersTests {
             #expect(ratio > 0.9 * 100 / Double(share), "of \(share) % of what fits, \(ratio) were ready")
             #expect(bench.ready.contents.bytes <= 200_000)
         }
+    }
+
+    /// It would be made for nothing at each request: a body that long is never sent from here.
+    @Test
+    func noHeadIsMadeForABodyThatIsTooLong() throws {
+        let bench = try Bench()
+        let (largest, larger) = (
+            String(repeating: "a", count: ReadyAnswers.largestBody),
+            String(repeating: "a", count: ReadyAnswers.largestBody + 1)
+        )
+        let small = try bench.put("a:/b", largest)
+        #expect(try bench.answer("/b", key: small.key)?.hasSuffix("aa") == true)
+        #expect(bench.ready.headsMade == 1)
+        let large = try bench.put("a:/c", larger, headers: [.init(name: "X-Other", value: "fields")])
+        for _ in 0..<3 { #expect(try bench.answer("/c", key: large.key) == nil) }
+        #expect(bench.ready.headsMade == 1)
     }
 
     @Test
