@@ -254,6 +254,80 @@ struct SlowPeerTests {
         }
     }
 
+    /// Bodies that fit into a connection's buffers wait there for a slow reader, and not in the memory that misses need.
+    @Test
+    func aReaderThatDoesNotReadKeepsNoMemoryThatAMissNeeds() async throws {
+        let body = String(repeating: "x", count: 100 << 10)
+        let origin = try ScriptedOrigin { _, wire in
+            wire.send(reply("200 OK", ["Cache-Control: max-age=60"], body))
+            return true
+        }
+        // Room for one body.
+        let limits = impatient { $0.writeStall = .hours(1) }
+        try await withProxy(origin, limits: limits, configure: { $0.stagingBytes = 150 << 10 }) { proxy async throws in
+            #expect(try proxy.ask("GET", "/hit").text == body)
+            let slow = try Wire.unconnected()
+            slow.holdAtMost(1 << 12)
+            try slow.connect(to: proxy.server.port)
+            // Hits fill all buffers up to the client; it reads until its miss has had its turn, and no more.
+            slow.send(String(repeating: "GET /hit HTTP/1.1\r\nHost: a\r\n\r\n", count: 100))
+            slow.send("GET /miss HTTP/1.1\r\nHost: a\r\n\r\n")
+            while origin.count < 2, slow.take(1 << 12).count == 1 << 12 {}
+            #expect(try proxy.ask("GET", "/miss").text == body && origin.count == 2)
+            for _ in 0..<2 { #expect(try proxy.ask("GET", "/other").text == body) }
+            #expect(origin.count == 3)
+            #expect(proxy.cache.budget.isUnused)
+        }
+    }
+
+    @Test
+    func whereThereIsNoMemoryToCollectABodyItIsPassedOn() async throws {
+        let origin = try origin("max-age=60")
+        try await withProxy(origin, configure: { $0.stagingBytes = 1 << 20 }) { proxy async throws in
+            for _ in 0..<2 { #expect(try proxy.ask("GET", "/large").text == Self.large) }
+            #expect(origin.count == 2 && proxy.cache.budget.isUnused)
+        }
+    }
+
+    /// The origin sends nothing more, and would never be given up if nothing but its own limits counted.
+    @Test(arguments: [false, true])
+    func aBodyThatNobodyWaitsForAnyMoreIsGivenUpAfterItsTime(others: Bool) async throws {
+        let closed = Gate()
+        let origin = try ScriptedOrigin { request, wire in
+            guard request.number == 1 else {
+                wire.send(reply("200 OK", ["Cache-Control: max-age=60"], "whole"))
+                return true
+            }
+            wire.send("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 10\r\n\r\nhalf")
+            while !wire.isAtEnd() {}
+            closed.open()
+            return false
+        }
+        try await withProxy(
+            origin,
+            configure: {
+                ($0.unwantedBody, $0.collapseWait) = (.milliseconds(50), .hours(1))
+                ($0.upstream.bodyStall, $0.upstream.head) = (.hours(1), .hours(1))
+            }
+        ) { proxy async throws in
+            do {
+                let wire = try proxy.connect()
+                wire.resetsAtItsEnd()
+                wire.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+                #expect(wire.take(through: "\r\n\r\nhalf") != nil)
+                let follower = try others ? proxy.connect() : nil
+                follower?.resetsAtItsEnd()
+                follower?.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+                // What comes on the same loop after it is answered only once it waits.
+                #expect(try proxy.ask("OPTIONS", "*").status == 204)
+            }
+            await closed.wait()
+            while proxy.cache.underWay.withLock({ $0 }) > 0 { await Task.yield() }
+            #expect(proxy.cache.budget.isUnused)
+            #expect(try proxy.ask("GET", "/a").text == "whole" && origin.count == 2)
+        }
+    }
+
     @Test
     func aSlowReadersBodyThatTurnsOutTooLargeToStoreArrivesWhole() async throws {
         let size = Self.large.utf8.count

@@ -167,6 +167,12 @@ final class BodyRelay {
             return nil
         }
         isBehind = false
+        // What is small enough waits in the connection's buffers, as a stored body does: the budget is for others.
+        guard body.data.count > Candidate.wholeUpTo else {
+            client.send(ByteBuffer(body.data, handedOn..<body.data.count))
+            client.finish(trailers: trailers)
+            return nil
+        }
         let rest = BodyPart(prefix: "", bytes: Int64(handedOn)..<Int64(body.data.count))
         let sender = BodySender(
             client, .memory(body.data), rest.bytes.isEmpty ? [] : [rest], trailers: trailers, owner: body,

@@ -241,7 +241,7 @@ final class GenericFill: @unchecked Sendable {
 
     /// Has a slow client sent the rest from the file, so that the memory can be used for others.
     private func letGo(of body: HeldBody, _ rest: BodySender, _ place: (key: TileKey, blob: BlobDigest)) {
-        guard !rest.isOver, body.data.count > Candidate.wholeUpTo else { return }
+        guard !rest.isOver else { return }
         cache.worker.run(on: proxy.loop) { store in
             let opened = try store.open(place.key, wholeUpTo: Candidate.wholeUpTo)
             return opened?.entry.blob == place.blob ? opened?.body : nil
