@@ -59,7 +59,10 @@ forbid "one file of the proxy opens archives" 'TileArchive|TileCacheArchive' \
     $(find Sources/TileProxyServer -name '*.swift' ! -name ArchiveOfSource.swift)
 forbid "the proxy's configuration alone reads YAML" 'Yams' \
     $(find Sources -name '*.swift' ! -path 'Sources/TileProxyServer/Config/*')
-forbid "routes and page speak to origins through the cache alone" 'TileCacheNIO|NIOSSL' \
-    Sources/TileProxyServer/Tiles Sources/TileProxyServer/Page Sources/TileProxyServer/Metrics
+forbid "the proxy's page and figures ask no origin" 'OriginClient' \
+    Sources/TileProxyServer/Page Sources/TileProxyServer/Metrics Sources/TileProxyServer/Ready
+forbid "the proxy's client towards origins alone speaks TLS" 'NIOSSL' \
+    $(find Sources/TileProxyServer -name '*.swift' ! -name 'ProxyConfiguration+TLS.swift')
+forbid "the proxy has one client towards origins" 'TileCacheNIO' Sources/TileProxyServer Sources/tileproxy
 [ "$status" = 0 ] && echo "check-imports: ok"
 exit "$status"

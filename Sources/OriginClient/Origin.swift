@@ -51,6 +51,8 @@ package struct Origin: Hashable, Sendable {
         }
         if let colon {
             let digits = authority[authority.index(after: colon)...]
+            // A port may be empty: then it is the scheme's (RFC 3986 §3.2.3).
+            guard !digits.isEmpty else { return host.isEmpty ? nil : (String(host), nil) }
             guard let number = Int(digits), (1...65535).contains(number), digits.allSatisfy(\.isNumber) else {
                 return nil
             }

@@ -68,13 +68,18 @@ package struct ForbiddenPeer: Error, CustomStringConvertible {
     package var description: String { "\(host) leads to an address of a private network or of this machine" }
 }
 
-/// Looks names up as the system does, numbers in all their spellings included, and lets only public addresses through.
+/// Looks names up as the system does, numbers in all their spellings included, and lets only permitted addresses through.
 ///
-/// So the address that is connected to is the one that was looked at.
-package final class PublicResolver: Resolver, Sendable {
+/// The address that is connected to is the one that was checked. If one address of a family (IPv4, IPv6) is not permitted,
+/// none of that family is used.
+package final class PermittedResolver: Resolver, Sendable {
     private let loop: any EventLoop
+    private let permits: @Sendable (SocketAddress) -> Bool
 
-    init(loop: any EventLoop) { self.loop = loop }
+    init(loop: any EventLoop, permits: @escaping @Sendable (SocketAddress) -> Bool) {
+        self.loop = loop
+        self.permits = permits
+    }
 
     package func initiateAQuery(host: String, port: Int) -> EventLoopFuture<[SocketAddress]> {
         query(host, port, AF_INET)
@@ -87,11 +92,11 @@ package final class PublicResolver: Resolver, Sendable {
     package func cancelQueries() {}
 
     private func query(_ host: String, _ port: Int, _ family: Int32) -> EventLoopFuture<[SocketAddress]> {
-        NIOThreadPool.singleton.runIfActive(eventLoop: loop) {
+        let permits = permits
+        return NIOThreadPool.singleton.runIfActive(eventLoop: loop) {
             let found = Self.addresses(of: host, port, family)
-            let permitted = found.filter(\.isPublic)
-            guard permitted.count == found.count else { throw ForbiddenPeer(host: host) }
-            return permitted
+            guard found.allSatisfy(permits) else { throw ForbiddenPeer(host: host) }
+            return found
         }
     }
 
@@ -126,13 +131,5 @@ package final class PublicResolver: Resolver, Sendable {
             next = info.ai_next
         }
         return addresses
-    }
-
-    /// Looks all addresses of a host up, and says whether each is public.
-    ///
-    /// - Throws: ``ForbiddenPeer``.
-    package static func check(_ host: String) async throws {
-        let found = try await NIOThreadPool.singleton.runIfActive { addresses(of: host, 0, AF_UNSPEC) }
-        guard found.allSatisfy(\.isPublic) else { throw ForbiddenPeer(host: host) }
     }
 }

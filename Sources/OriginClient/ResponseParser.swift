@@ -98,7 +98,7 @@ struct ResponseParser {
             Result { () throws(Violation) -> (status: Int, reason: String, minor: UInt8)? in try scan(bytes) }
         }
         guard let line = try result.get() else {
-            if input.readableBytes > limits.headBytes { throw Violation(502, "the head is too large") }
+            if input.readableBytes > limits.headBytes { throw Violation(431, "the head is too large") }
             return .needsMore
         }
         guard let bytes = input.readSlice(length: scanner.next) else { return .needsMore }
@@ -112,7 +112,7 @@ struct ResponseParser {
             interimCount += 1
             interimBytes += bytes.readableBytes
             guard interimCount <= 64, interimBytes <= limits.headBytes else {
-                throw Violation(502, "too many interim responses")
+                throw Violation(431, "too many interim responses")
             }
             return .interim(response)
         }

@@ -320,7 +320,7 @@ final class UpstreamConnection: ChannelDuplexHandler {
             } catch {
                 self.call = nil
                 closeNow()
-                call.fail(.malformed("\(error.reason)"))
+                call.fail(UpstreamFailure(error))
                 return
             }
         }
@@ -346,7 +346,7 @@ final class UpstreamConnection: ChannelDuplexHandler {
         let mayGoOn =
             (parser?.isReusable ?? false) && call.requestIsComplete && input.readableBytes == 0 && isActive
         parser = nil
-        if mayGoOn { pool?.release(self) } else { closeNow() }
+        if mayGoOn, let pool { pool.release(self) } else { closeNow() }
         call.end(trailers: trailers)
     }
 

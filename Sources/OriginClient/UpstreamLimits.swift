@@ -33,8 +33,12 @@ package struct UpstreamLimits: Sendable {
 
 /// Why an origin gave no answer, or no whole one.
 package enum UpstreamFailure: Error, Hashable, Sendable {
-    /// No connection: refused, no such host, no TLS.
+    /// No connection: refused, or no way there.
     case unreachable(String)
+    /// The host's name is not known.
+    case nameNotFound
+    /// No encryption that can be trusted: a certificate that nobody vouches for, or no TLS.
+    case untrusted(String)
     /// The host leads to an address that is not for those who asked.
     case forbidden(String)
     /// No connection in time.
@@ -45,6 +49,8 @@ package enum UpstreamFailure: Error, Hashable, Sendable {
     case closed
     /// What came is no HTTP.
     case malformed(String)
+    /// The head, the trailers or what came before the head are larger than the limits.
+    case headTooLarge(String)
     /// Too many requests wait for this origin already.
     case overloaded
     /// The client was slow, and others needed the connection.

@@ -1,6 +1,5 @@
 package import NIOCore
 import NIOPosix
-package import NIOSSL
 
 /// The connections of one event loop to one origin: kept open between requests, bounded in number.
 ///
@@ -9,8 +8,8 @@ package final class UpstreamPool {
     private let origin: Origin
     private let limits: UpstreamLimits
     private let loop: any EventLoop
-    private let tls: NIOSSLContext?
-    private let onlyPublic: Bool
+    private let tls: OriginTLS?
+    private let permitsPeer: (@Sendable (SocketAddress) -> Bool)?
     private var idle: [UpstreamConnection] = []
     private var all: [ObjectIdentifier: UpstreamConnection] = [:]
     /// Those that wait for their own clients: no other request waits for them.
@@ -18,6 +17,8 @@ package final class UpstreamPool {
     /// Those whose clients have ended their side: they are given up where another request needs the place.
     private var unwanted: [ObjectIdentifier: UpstreamConnection] = [:]
     private var connecting = 0
+    /// Calls that will be enqueued in a moment.
+    private var announced = 0
     private var waiting: [UpstreamCall] = []
     private var sweeping: RepeatedTask?
 
@@ -25,12 +26,12 @@ package final class UpstreamPool {
     ///
     /// - Parameters:
     ///   - tls: Used for an `https` origin only. Without it such an origin counts as unreachable.
-    ///   - onlyPublic: Whether to connect to no address of this machine or of a private network: for a host that somebody
-    ///     else has named.
+    ///   - permitsPeer: Which addresses may be connected to; `nil` for any. For a host that somebody else has named.
     package init(
-        origin: Origin, limits: UpstreamLimits, loop: any EventLoop, tls: NIOSSLContext?, onlyPublic: Bool = false
+        origin: Origin, limits: UpstreamLimits, loop: any EventLoop, tls: OriginTLS?,
+        permitsPeer: (@Sendable (SocketAddress) -> Bool)? = nil
     ) {
-        self.onlyPublic = onlyPublic
+        self.permitsPeer = permitsPeer
         self.origin = origin
         self.limits = limits
         self.loop = loop
@@ -41,9 +42,17 @@ package final class UpstreamPool {
     package func call(_ request: UpstreamRequest, receiver: any UpstreamReceiver) -> UpstreamCall {
         let call = UpstreamCall(request, receiver: receiver)
         let bound = NIOLoopBound((self, call), eventLoop: loop)
-        loop.execute { bound.value.0.enqueue(bound.value.1, fresh: false) }
+        announced += 1
+        loop.execute {
+            let (pool, call) = bound.value
+            pool.announced -= 1
+            pool.enqueue(call, fresh: false)
+        }
         return call
     }
+
+    /// Whether nobody uses its connections or waits for one.
+    var isIdle: Bool { announced == 0 && waiting.isEmpty && connecting == 0 && idle.count == all.count }
 
     func enqueue(_ call: UpstreamCall, fresh: Bool) {
         guard !call.isOver else { return }
@@ -125,11 +134,10 @@ package final class UpstreamPool {
         connecting += 1
         startSweeping()
         let (origin, limits) = (origin, limits)
-        // The scheme decides: one context serves all origins of a proxy, and plain ones among them must not get TLS.
-        let tls = origin.isSecure ? tls : nil
+        let tls = tls
         let bound = NIOLoopBound(self, eventLoop: loop)
         let made = ClientBootstrap(group: loop)
-            .resolver(onlyPublic ? PublicResolver(loop: loop) : nil)
+            .resolver(permitsPeer.map { PermittedResolver(loop: loop, permits: $0) })
             .connectTimeout(limits.connect)
             .channelOption(.tcpOption(.tcp_nodelay), value: 1)
             // An orderly end is then an event of its own, which a reset does not cause.
@@ -139,12 +147,10 @@ package final class UpstreamPool {
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
                     let pipeline = channel.pipeline.syncOperations
+                    // The scheme decides: plain origins beside secure ones must not get TLS.
                     if origin.isSecure {
-                        guard let tls else { throw UpstreamFailure.unreachable("TLS is not set up") }
-                        // Server names are names: an address has none.
-                        let isAddress = (try? SocketAddress(ipAddress: origin.host, port: 0)) != nil
-                        try pipeline.addHandler(
-                            NIOSSLClientHandler(context: tls, serverHostname: isAddress ? nil : origin.host))
+                        guard let tls else { throw UpstreamFailure.untrusted("TLS is not set up") }
+                        try pipeline.addHandler(tls.handler(for: origin))
                     }
                     try pipeline.addHandler(UpstreamConnection(origin: origin, limits: limits, pool: bound.value))
                 }
@@ -177,19 +183,9 @@ package final class UpstreamPool {
     /// A connection could not be made: one of those who wait is told; the others try again.
     private func failOne(_ error: any Error) {
         if !waiting.isEmpty {
-            waiting.removeFirst().fail(Self.failure(error))
+            waiting.removeFirst().fail(UpstreamFailure(connecting: error))
         }
         openIfNeeded()
-    }
-
-    private static func failure(_ error: any Error) -> UpstreamFailure {
-        if let failure = error as? UpstreamFailure { return failure }
-        if case .some(.connectTimeout) = error as? ChannelError { return .connectTimeout }
-        let lookup = error as? NIOConnectionError
-        for cause in [lookup?.dnsAError, lookup?.dnsAAAAError] {
-            if let forbidden = cause as? ForbiddenPeer { return .forbidden(forbidden.description) }
-        }
-        return .unreachable("\(error)")
     }
 
     /// A connection has no request any more.

@@ -42,10 +42,6 @@ public final class AsyncHTTPClientTransport: TileTransport {
         public var verifiesCertificates = true
         /// Whether HTTP/2 is used with an https server that offers it.
         public var usesHTTP2 = true
-        /// Which addresses it may be connected to; `nil` for any.
-        ///
-        /// Looked at before a request is sent, but after the handshake.
-        package var permitsPeer: (@Sendable (SocketAddress) -> Bool)?
 
         /// The defaults.
         public init() {}
@@ -81,14 +77,8 @@ public final class AsyncHTTPClientTransport: TileTransport {
         settings.tlsConfiguration = tls
         let connectionsMade = Locked(0)
         self.connectionsMade = connectionsMade
-        let permitsPeer = configuration.permitsPeer
         let count: @Sendable (any Channel) -> EventLoopFuture<Void> = { channel in
             connectionsMade.withLock { $0 += 1 }
-            if let permitsPeer, !(channel.remoteAddress.map(permitsPeer) ?? false) {
-                channel.close(promise: nil)
-                let words = "refused: the host leads to an address that is not permitted"
-                return channel.eventLoop.makeFailedFuture(TransportError(.unsupported, words))
-            }
             return channel.eventLoop.makeSucceededVoidFuture()
         }
         settings.http1_1ConnectionDebugInitializer = count

@@ -5,7 +5,6 @@ import NIOCore
 import NIOPosix
 import OriginClient
 import TileCache
-import TileCacheNIO
 import TileStore
 
 /// The parts of a running proxy, put together.
@@ -16,9 +15,8 @@ final class Parts: Sendable {
     let generic: GenericCache
     let statistics: Statistics
     let log: AccessLog?
-    private let transport: LoopTransport
-    private let secureTransport: AsyncHTTPClientTransport
-    private let redirectTransport: AsyncHTTPClientTransport
+    private let tls: OriginTLS
+    private let transport: OriginTransport
     private let group: MultiThreadedEventLoopGroup
     private let logger: Logger
     /// The responder of each loop, to be touched there alone.
@@ -33,28 +31,35 @@ final class Parts: Sendable {
         self.log = log
         self.logger = logger
         statistics = Statistics(startedAt: CacheClock.system.now())
-        var client = AsyncHTTPClientTransport.Configuration()
-        client.connectionsPerHost = configuration.limits.requestsPerHost
-        client.certificateAuthorities = configuration.certificateAuthorities
-        secureTransport = AsyncHTTPClientTransport(configuration: client, eventLoopGroup: group)
-        client.permitsPeer = \.isPublic
-        redirectTransport = AsyncHTTPClientTransport(configuration: client, eventLoopGroup: group)
-        transport = LoopTransport(
-            group: group, connectionsPerHost: configuration.limits.requestsPerHost, other: secureTransport,
-            otherForRedirects: redirectTransport)
+        tls = OriginTLS(certificateAuthorities: configuration.certificateAuthorities)
+        transport = OriginTransport(
+            group: group, connectionsPerHost: configuration.limits.requestsPerHost, tls: tls)
         tiles = TileService(
             table, store: store, base: transport, statistics: statistics, configuration: configuration, logger: logger)
         admin = AdminService(
             tiles: tiles, figures: CacheFigures(store: store), statistics: statistics, configuration: configuration)
         var settings = GenericSettings()
         settings.logger = logger
-        settings.certificateAuthorities = configuration.certificateAuthorities
+        settings.tls = tls
         let (statistics, tiles) = (statistics, tiles)
         settings.publicURL = { tiles.table.publicURL }
         settings.onNotStored = { statistics.countNotStored() }
-        do { generic = try GenericCache(routes: configuration.routes, store: store, settings: settings) } catch {
+        do {
+            generic = try GenericCache(routes: configuration.routes, store: store, settings: settings)
+            try prepare(table)
+        } catch {
             throw ProxyService.Failure(status: 74, message: "TLS cannot be set up: \(error)")
         }
+    }
+
+    /// Makes ready to ask the servers of some sources.
+    ///
+    /// Blocks.
+    /// - Throws: If the certificate authorities cannot be read.
+    private func prepare(_ table: SourceTable) throws {
+        // A server with http may redirect to one with https.
+        if !table.hosts.isEmpty { try tls.prepare() }
+        transport.adopt(table.hosts)
     }
 
     /// Begins to listen.
@@ -92,7 +97,14 @@ final class Parts: Sendable {
     }
 
     /// Puts other sources in place on every loop.
-    func adopt(_ table: SourceTable) {
+    ///
+    /// Blocks.
+    /// - Throws: ``ConfigError``; then nothing has changed.
+    func adopt(_ table: SourceTable) throws(ConfigError) {
+        do { try prepare(table) } catch {
+            throw ConfigError(
+                place: "configuration", key: "certificateAuthorities", "TLS cannot be set up: \(error)")
+        }
         tiles.adopt(table)
         for responder in responders.withLock({ $0 }) {
             responder.eventLoop.execute { responder.value.adopt(table) }
@@ -103,8 +115,6 @@ final class Parts: Sendable {
     func shutdown() async throws {
         try await generic.shutdown()
         await transport.shutdown()
-        await secureTransport.shutdown()
-        await redirectTransport.shutdown()
         await admin.figures.shutdown()
     }
 }
@@ -148,7 +158,7 @@ final class Reloader: Sendable {
                 logger.warning("a change needs a new start", metadata: ["key": "\(key)"])
             }
             for warning in table.warnings { logger.warning("\(warning)") }
-            parts.adopt(table)
+            try parts.adopt(table)
             changeLimits(new, old)
             // What needs a new start stays as it is, so that the next reload says it again.
             var kept = old

@@ -4,7 +4,6 @@ package import Logging
 import NIOCore
 import NIOPosix
 import TileCache
-import TileCacheNIO
 import TileStore
 
 #if canImport(Glibc)

@@ -1,5 +1,6 @@
 import HTTPTypes
 import NIOCore
+import NIOEmbedded
 import Testing
 import TileCacheTesting
 
@@ -37,7 +38,7 @@ struct TLSTests {
     func aCertificateThatNobodyVouchesForIsRefused() async throws {
         try await withOrigin(isSecure: true, answer: Self.answer("secret")) { origin, _ async throws in
             try await withClient(trusting: nil) { client async throws in
-                #expect(try await client.ask(origin.url) == "unreachable")
+                #expect(try await client.ask(origin.url) == "untrusted")
                 #expect(origin.requests.isEmpty)
             }
         }
@@ -47,7 +48,44 @@ struct TLSTests {
     func anOriginThatSpeaksNoTLSIsRefused() async throws {
         let plain = try await LocalOrigin.start(answer: Self.answer("plain"))
         try await withClient { client async throws in
-            #expect(try await client.ask("https://localhost:\(plain.port)") == "unreachable")
+            #expect(try await client.ask("https://localhost:\(plain.port)") == "untrusted")
         }
+    }
+
+    @Test
+    func aCertificateForAnotherNameIsRefused() async throws {
+        guard let other = try TestCertificate(names: "DNS:other.test") else {
+            return print("no openssl command: not tested")
+        }
+        let origin = try await LocalOrigin.start(certificate: other, answer: Self.answer("secret"))
+        try await withClient(trusting: other) { client async throws in
+            #expect(try await client.ask("https://localhost:\(origin.port)") == "untrusted")
+            #expect(origin.requests.isEmpty)
+        }
+    }
+
+    /// The dot that a full name may end with is no part of a server's name (RFC 6066 §3).
+    @Test
+    func aFullNameWithADotAtItsEndIsTheSameServer() async throws {
+        let tls = OriginTLS()
+        try tls.prepare()
+        let origin = try #require(Origin("https://localhost.:81"))
+        let channel = EmbeddedChannel(handler: try tls.handler(for: origin))
+        try channel.connect(to: SocketAddress(ipAddress: "127.0.0.1", port: 81)).wait()
+        let hello = try #require(try channel.readOutbound(as: ByteBuffer.self))
+        let bytes = Array(hello.readableBytesView)
+        let name = [0, 9] + Array("localhost".utf8)
+        #expect(bytes.indices.contains { bytes[$0...].starts(with: name) })
+        // ALPN names the one protocol that this client speaks.
+        #expect(bytes.indices.contains { bytes[$0...].starts(with: [8] + Array("http/1.1".utf8)) })
+        _ = try? channel.finish()
+    }
+
+    @Test
+    func withoutAuthoritiesThatCanBeReadNothingIsTrusted() async throws {
+        let tls = OriginTLS(certificateAuthorities: "/nowhere/ca.pem")
+        #expect(throws: (any Error).self) { try tls.prepare() }
+        let origin = try #require(Origin("https://localhost"))
+        #expect(throws: UpstreamFailure.untrusted("TLS is not set up")) { try tls.handler(for: origin) }
     }
 }

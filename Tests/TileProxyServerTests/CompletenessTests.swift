@@ -1,7 +1,7 @@
 import HTTPListener
 import HTTPTypes
 import NIOCore
-import NIOPosix
+import OriginClient
 import Testing
 import TileCache
 import TileCacheTesting
@@ -117,7 +117,8 @@ struct CompletenessTests {
             .raw(.text("HTTP/1.1 200 OK\nCache-Control: max-age=60\n\nwhole"), .close)
         }
         try await withProxy(
-            nil, routes: ["/=\(origin.url)"], configure: { $0.certificateAuthorities = certificate.path }
+            nil, routes: ["/=\(origin.url)"],
+            configure: { $0.tls = OriginTLS(certificateAuthorities: certificate.path) }
         ) { proxy async throws in
             for _ in 0..<2 {
                 let answer = try proxy.ask()
@@ -141,31 +142,25 @@ struct CompletenessTests {
         }
         try await withProxy(
             nil, routes: ["/=https://localhost:\(origin.port)"],
-            configure: { $0.certificateAuthorities = certificate.path }
+            configure: { $0.tls = OriginTLS(certificateAuthorities: certificate.path) }
         ) { proxy async throws in
             #expect(try !proxy.ask().isComplete)
             #expect(try proxy.ask().text == "whole")
         }
     }
 
-    @Test
-    func aTileThatAResetCutsOffIsTruncated() async throws {
-        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
-        let origin = try await LocalOrigin.start { _ in .raw(.text("HTTP/1.1 200 OK\n\nhalf"), .reset) }
-        let none = NoTransport()
-        let transport = LoopTransport(group: group, connectionsPerHost: 4, other: none, otherForRedirects: none)
-        for _ in 0..<20 {
-            await #expect(throws: TransportError.self) {
-                try await transport.send(TransportRequest(head: origin.request("/"), timeout: .seconds(300)))
-            }
+    @Test(arguments: [false, true])
+    func aTileThatAResetCutsOffIsTruncated(isSecure: Bool) async throws {
+        if isSecure, originCertificate == nil { return print("no openssl command: not tested over https") }
+        let origin = try await LocalOrigin.start(certificate: isSecure ? originCertificate : nil) { _ in
+            .raw(.text("HTTP/1.1 200 OK\n\nhalf"), .reset)
         }
-        await transport.shutdown()
-        try await group.shutdownGracefully()
-    }
-
-    private struct NoTransport: TileTransport {
-        func send(_ request: TransportRequest) async throws(TransportError) -> TransportResponse {
-            throw TransportError(.unsupported, "not asked for")
+        try await withTransport { transport in
+            for _ in 0..<20 {
+                await #expect(throws: TransportError.self) {
+                    try await transport.send(TransportRequest(head: origin.request("/"), timeout: .seconds(300)))
+                }
+            }
         }
     }
 }

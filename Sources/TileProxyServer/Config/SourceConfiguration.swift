@@ -1,4 +1,6 @@
 package import HTTPTypes
+import HTTPWire
+import OriginClient
 package import TileCache
 package import TileStore
 
@@ -138,7 +140,40 @@ package struct SourceConfiguration: Hashable, Sendable {
     ///
     /// - Throws: What the closure makes of a message.
     func check(or fail: (String) -> ConfigError) throws(ConfigError) {
-        if archivePath == nil { _ = try source(or: fail) }
+        guard archivePath == nil else { return }
+        _ = try hosts(of: source(or: fail).template, or: fail)
+        for field in headers where UpstreamRequest.reserved.contains(field.name.canonicalName) {
+            throw fail("the header field \(field.name) is for the connection to set: leave it out")
+        }
+        for field in headers where field.name.canonicalName == "host" {
+            guard Array(field.value.utf8).withUnsafeBytes(RequestTarget.isAuthority) else {
+                throw fail("the header field Host has a value that is no host")
+            }
+        }
+    }
+
+    /// The servers that a template and the mirrors name; none for files.
+    ///
+    /// - Throws: What the closure makes of a message, if one of its URLs could not be sent.
+    func hosts(of template: URLTemplate, or fail: (String) -> ConfigError) throws(ConfigError) -> Set<Origin> {
+        var hosts: Set<Origin> = []
+        guard template.scheme != .file else { return [] }
+        // A tile's column says which of the subdomains it is asked from.
+        for column in 0..<max(1, subdomains.count) {
+            let url = template.url(for: TileAddress(unchecked: 28, column, 0, 1, nil))
+            if let objection = UpstreamRequest.objection(toTarget: url.path) {
+                throw fail("its template leads to what cannot be sent: \(objection)")
+            }
+            guard let origin = Origin("\(url.scheme.rawValue)://\(url.authority)") else {
+                throw fail("its template names no host and port that can be asked")
+            }
+            hosts.insert(origin)
+        }
+        for mirror in mirrors {
+            guard let origin = Origin(mirror) else { throw fail("a mirror is no host that can be asked") }
+            hosts.insert(origin)
+        }
+        return hosts
     }
 
     /// The template as a URL: a path becomes a `file:` URL.

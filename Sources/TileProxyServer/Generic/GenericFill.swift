@@ -330,11 +330,12 @@ extension GenericFill: UpstreamReceiver {
 extension OriginTrouble {
     init(_ failure: UpstreamFailure) {
         switch failure {
-        case .unreachable(let why), .forbidden(let why): self = .unreachable(why)
+        case .unreachable(let why), .untrusted(let why), .forbidden(let why): self = .unreachable(why)
+        case .nameNotFound: self = .unreachable("the name is not known")
         case .connectTimeout: self = .connectTimeout
         case .timeout: self = .timeout
         case .closed: self = .closed
-        case .malformed(let why): self = .malformed(why)
+        case .malformed(let why), .headTooLarge(let why): self = .malformed(why)
         case .overloaded: self = .overloaded
         case .clientTooSlow: self = .clientTooSlow
         case .clientMayBeGone: self = .clientMayBeGone

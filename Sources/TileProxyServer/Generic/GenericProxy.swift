@@ -6,7 +6,6 @@ import HTTPWire
 package import Logging
 package import NIOCore
 import NIOPosix
-import NIOSSL
 package import OriginClient
 package import TileStore
 
@@ -20,8 +19,8 @@ package struct GenericSettings: Sendable {
     package var stagingBytes = 256 << 20
     /// What an origin is given.
     package var upstream = UpstreamLimits()
-    /// A PEM file of certificate authorities that `https` origins may have besides the system's.
-    package var certificateAuthorities: String?
+    /// For `https` origins.
+    package var tls = OriginTLS()
     /// How long a request waits for another one's answer before it goes on alone.
     package var collapseWait = TimeAmount.seconds(10)
     /// How long a body may go on to arrive, to be stored, when nobody waits for it any more.
@@ -55,12 +54,11 @@ package final class GenericCache: Sendable {
     let health: OriginHealth
     let budget: StagingBudget
     let failures: RepeatedFailures
-    let tls: NIOSSLContext?
     let underWay = Locked(0)
 
     /// Makes the cache of some routes over a store.
     ///
-    /// - Throws: If TLS, which an `https` origin needs, cannot be set up.
+    /// - Throws: If the certificate authorities, which an `https` origin needs, cannot be read.
     package init(routes: [ProxyRoute], store: TileStore, settings: GenericSettings = GenericSettings()) throws {
         // The longest prefix wins.
         self.routes = routes.sorted { $0.prefix.utf8.count > $1.prefix.utf8.count }
@@ -71,9 +69,7 @@ package final class GenericCache: Sendable {
         worker = StoreWorker(store: store)
         health = OriginHealth(ticks: settings.ticks, random: settings.random)
         budget = StagingBudget(limit: settings.stagingBytes)
-        var tls = TLSConfiguration.makeClientConfiguration()
-        if let file = settings.certificateAuthorities { tls.additionalTrustRoots = [.file(file)] }
-        self.tls = routes.contains { $0.origin.isSecure } ? try NIOSSLContext(configuration: tls) : nil
+        if routes.contains(where: \.origin.isSecure) { try settings.tls.prepare() }
     }
 
     /// What the store can tell at once.
@@ -194,7 +190,7 @@ package final class GenericProxy: Responder {
 
     func pool(for origin: Origin) -> UpstreamPool {
         if let pool = pools[origin] { return pool }
-        let pool = UpstreamPool(origin: origin, limits: cache.settings.upstream, loop: loop, tls: cache.tls)
+        let pool = UpstreamPool(origin: origin, limits: cache.settings.upstream, loop: loop, tls: cache.settings.tls)
         pools[origin] = pool
         return pool
     }

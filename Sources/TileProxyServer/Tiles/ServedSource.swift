@@ -1,4 +1,5 @@
 import HTTPTypes
+import OriginClient
 import TileCache
 package import TileStore
 
@@ -8,6 +9,8 @@ package final class ServedSource: Sendable {
     package let configuration: SourceConfiguration
     /// What more an archive says.
     let description: MapDescription
+    /// The servers that it asks, mirrors included; none for files.
+    let hosts: Set<Origin>
     /// What an operator should know.
     let warnings: [String]
     /// As the library asks it.
@@ -44,9 +47,11 @@ package final class ServedSource: Sendable {
             tiles = archive.tiles
             description = archive.description
             warnings = archive.warnings
+            hosts = []
         } else {
             configuration = given
             tiles = try given.source(or: fail)
+            hosts = try given.hosts(of: tiles.template, or: fail)
             tiles.prepare = { request, key in request.headerFields[.tileKey] = key.description }
             tiles.prepareNeverSuspends = true
             description = MapDescription()
@@ -142,6 +147,9 @@ package struct SourceTable: Sendable {
     package let sources: [ServedSource]
     /// How clients reach this server, if the operator has said so.
     package let publicURL: String?
+
+    /// All servers that they ask.
+    var hosts: Set<Origin> { sources.reduce(into: []) { $0.formUnion($1.hosts) } }
 
     /// What an operator should know of them.
     var warnings: [String] { sources.flatMap(\.warnings) }

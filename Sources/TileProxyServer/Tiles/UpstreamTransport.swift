@@ -143,3 +143,16 @@ final class UpstreamTransport: TileTransport {
         }
     }
 }
+
+extension HTTPRequest {
+    /// The host without its port, and without the brackets of an IPv6 address.
+    var hostName: String {
+        var name = host[...]
+        if name.hasPrefix("[") {
+            name = name.dropFirst().prefix { $0 != "]" }
+        } else if let colon = name.lastIndex(of: ":") {
+            name = name[..<colon]
+        }
+        return name.lowercased()
+    }
+}

@@ -2,7 +2,6 @@ import HTTPTypes
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
-import NIOSSL
 import TileCacheTesting
 
 @testable import OriginClient
@@ -15,13 +14,14 @@ final class ClientUnderTest: Sendable {
 
     private struct Pools {
         var limits: UpstreamLimits
-        var tls: NIOSSLContext?
+        var tls: OriginTLS
         var byURL: [String: UpstreamPool] = [:]
     }
 
     /// - Parameter certificate: Whom to trust besides the system's authorities.
     init(certificate: TestCertificate?, limits: UpstreamLimits) throws {
-        let tls = try certificate == nil ? NIOSSLContext(configuration: .makeClientConfiguration()) : trusting.get()
+        let tls = certificate == nil ? OriginTLS() : trusting
+        try tls.prepare()
         group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         pools = .makeBoxSendingValue(Pools(limits: limits, tls: tls), eventLoop: group.next())
     }
@@ -116,7 +116,9 @@ private final class Recorder: UpstreamReceiver {
     func upstreamFailed(_ failure: UpstreamFailure) {
         switch failure {
         case .malformed: end("malformed")
+        case .headTooLarge: end("headTooLarge")
         case .unreachable: end("unreachable")
+        case .untrusted: end("untrusted")
         case .forbidden: end("forbidden")
         default: end("\(failure)")
         }
@@ -132,11 +134,7 @@ private final class Recorder: UpstreamReceiver {
 let certificate = try? TestCertificate()
 
 /// The settings of a client that trusts it: made once, as reading the system's authorities takes its time.
-private let trusting = Result {
-    var settings = TLSConfiguration.makeClientConfiguration()
-    if let certificate { settings.additionalTrustRoots = [.file(certificate.path)] }
-    return try NIOSSLContext(configuration: settings)
-}
+private let trusting = OriginTLS(certificateAuthorities: certificate?.path)
 
 /// Runs a body with an origin and a client, and stops both afterwards, whatever happens.
 func withOrigin(

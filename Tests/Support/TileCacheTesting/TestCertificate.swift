@@ -1,7 +1,7 @@
 import Foundation
 import NIOSSL
 
-/// A certificate for `localhost` and 127.0.0.1 that nobody has reason to trust: made when it is needed, signed by itself.
+/// A certificate, for `localhost` and 127.0.0.1 if nothing else is said, that nobody has reason to trust: made when it is needed, signed by itself.
 package final class TestCertificate: Sendable {
     private let folder: URL
 
@@ -10,7 +10,9 @@ package final class TestCertificate: Sendable {
     private var keyPath: String { folder.appendingPathComponent("key.pem").path }
 
     /// Makes a certificate with the `openssl` command; `nil` if there is no such command.
-    package init?() throws {
+    ///
+    /// - Parameter names: For whom, as OpenSSL writes alternative names.
+    package init?(names: String = "DNS:localhost,IP:127.0.0.1") throws {
         folder = FileManager.default.temporaryDirectory
             .appendingPathComponent("tilecache-certificate-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
@@ -19,7 +21,7 @@ package final class TestCertificate: Sendable {
         openssl.arguments =
             ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
             + ["-keyout", keyPath, "-out", path, "-days", "2", "-subj", "/CN=localhost"]
-            + ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+            + ["-addext", "subjectAltName=\(names)"]
         openssl.standardOutput = FileHandle.nullDevice
         openssl.standardError = FileHandle.nullDevice
         try openssl.run()

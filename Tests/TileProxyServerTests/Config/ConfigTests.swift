@@ -23,7 +23,7 @@ struct WrongConfig: Sendable, CustomTestStringConvertible {
 @Suite(.timeLimit(.minutes(60)))
 struct ConfigTests {
     static let secrets = SecretPlaces(
-        environment: { ["TOKEN": "s3cret", "BAD": "a\u{7F}b"][$0] },
+        environment: { ["TOKEN": "s3cret", "BLANK": "a b", "BAD": "a\u{7F}b"][$0] },
         file: { path in
             guard path == "/run/key" else { throw CocoaError(.fileReadNoSuchFile) }
             return "from-file\nsecond line\n"
@@ -123,6 +123,17 @@ struct ConfigTests {
             "no header field's name"),
         WrongConfig(
             "sources:\n  o:\n    template: https://h/{z}/{x}/{y}\n    mirrors: https://b/path", "scheme and host alone"),
+        WrongConfig(
+            "sources:\n  o:\n    template: https://h/{z}/{x}/{y}\n    mirrors: https://b:0", "no host that can be asked"
+        ),
+        WrongConfig(
+            "sources:\n  o:\n    template: \"https://[:::]/{z}/{x}/{y}\"", "names no host and port that can be asked"),
+        WrongConfig(
+            "sources:\n  o:\n    template: https://h/{z}/{x}/{y}\n    headers: {Connection: \"ENV:TOKEN\"}",
+            "the header field Connection is for the connection to set"),
+        WrongConfig(
+            "sources:\n  o:\n    template: https://h/{z}/{x}/{y}\n    headers: {Host: \"ENV:BLANK\"}",
+            "the header field Host has a value that is no host"),
         WrongConfig(
             "sources:\n  o:\n    template: https://h/{z}/{x}/{y}\n    ttl: {override: true}", "there is no minimum"),
         WrongConfig(

@@ -1,0 +1,244 @@
+import HTTPCaching
+import HTTPTypes
+import HTTPWire
+import NIOCore
+import NIOPosix
+import OriginClient
+import TileCache
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Carries requests for tiles to their origins, over `http` and `https`, on the event loop that asks.
+///
+/// A request that a redirect led to another host is connected to public addresses only.
+final class OriginTransport: TileTransport {
+    private let group: MultiThreadedEventLoopGroup
+    private let loops: [ObjectIdentifier: NIOLoopBoundBox<UpstreamPools>]
+
+    /// - Parameters:
+    ///   - group: The loops to run on.
+    ///   - connectionsPerHost: From each loop.
+    ///   - tls: For `https`; prepared before such a host is asked.
+    ///   - permitsPeer: Which addresses a redirect may lead to.
+    init(
+        group: MultiThreadedEventLoopGroup, connectionsPerHost: Int, tls: OriginTLS?,
+        permitsPeer: @escaping @Sendable (SocketAddress) -> Bool = \.isPublic
+    ) {
+        self.group = group
+        var limits = UpstreamLimits()
+        limits.connect = .seconds(10)
+        limits.connections = connectionsPerHost
+        limits.idle = .seconds(30)
+        limits.headBytes = 64 << 10
+        // The request's own time covers all of it.
+        (limits.head, limits.bodyStall) = (.hours(24), .hours(24))
+        let pools = group.makeIterator().map { loop in
+            let pools = UpstreamPools(loop: loop, limits: limits, tls: tls, permitsPeer: permitsPeer)
+            return (ObjectIdentifier(loop), NIOLoopBoundBox.makeBoxSendingValue(pools, eventLoop: loop))
+        }
+        loops = Dictionary(uniqueKeysWithValues: pools)
+    }
+
+    /// Takes over the hosts of a configuration: connections to others are bounded in number.
+    func adopt(_ hosts: Set<Origin>) {
+        for pools in loops.values { pools.eventLoop.execute { pools.value.adopt(hosts) } }
+    }
+
+    /// Closes what is idle.
+    func shutdown() async {
+        for pools in loops.values {
+            // A loop that has ended has no connections any more.
+            try? await pools.eventLoop.submit { pools.value.close() }.get()
+        }
+    }
+
+    /// Sends a request and waits for the whole answer.
+    ///
+    /// - Throws: ``TransportError``.
+    func send(_ request: TransportRequest) async throws(TransportError) -> TransportResponse {
+        let outgoing = try Outgoing(request)
+        let here = MultiThreadedEventLoopGroup.currentEventLoop.flatMap { loops[ObjectIdentifier($0)] }
+        guard let pools = here ?? loops[ObjectIdentifier(group.next())] else {
+            throw TransportError(.connection, "\(outgoing.host): the proxy goes down")
+        }
+        let loop = pools.eventLoop
+        let asking = NIOLoopBoundBox.makeBoxSendingValue(Asking.notBegun, eventLoop: loop)
+        do {
+            return try await withTaskCancellationHandler {
+                try await withCheckedThrowingContinuation { continuation in
+                    let start: @Sendable () -> Void = {
+                        if case .cancelled = asking.value {
+                            continuation.resume(throwing: outgoing.failure(.cancelled, "cancelled"))
+                        } else {
+                            let exchange = OriginExchange(outgoing, continuation)
+                            asking.value = .begun(exchange)
+                            exchange.start(pools.value, on: loop)
+                        }
+                    }
+                    if loop.inEventLoop { start() } else { loop.execute(start) }
+                }
+            } onCancel: {
+                loop.execute {
+                    if case .begun(let exchange) = asking.value { exchange.cancel() } else { asking.value = .cancelled }
+                }
+            }
+        } catch {
+            throw error as? TransportError ?? outgoing.failure(.connection, "\(error)")
+        }
+    }
+}
+
+/// How far a request is that may be cancelled from any thread.
+private enum Asking {
+    case notBegun
+    case cancelled
+    case begun(OriginExchange)
+}
+
+/// A request as it goes out, after everything that cannot be sent was refused.
+private struct Outgoing: Sendable {
+    let request: UpstreamRequest
+    let isSecure: Bool
+    let authority: String
+    /// As messages may show it.
+    let host: String
+    let isRedirected: Bool
+    let bodyLimit: Int
+    let timeout: TimeAmount
+
+    init(_ request: TransportRequest) throws(TransportError) {
+        let head = request.head
+        host = head.host
+        func refuse(_ why: String) -> TransportError { TransportError(.unsupported, "\(head.host): not sent: \(why)") }
+        switch head.scheme {
+        case "http": isSecure = false
+        case "https": isSecure = true
+        default: throw refuse("only http and https can be asked")
+        }
+        guard let authority = head.authority, !authority.contains("@") else {
+            throw refuse("the URL has no host, or a user name; give the source an Authorization header instead")
+        }
+        self.authority = authority
+        let target = head.path ?? "/"
+        if let objection = UpstreamRequest.objection(toTarget: target) { throw refuse(objection) }
+        var fields = head.headerFields
+        var host: String?
+        for field in head.headerFields {
+            let name = field.name.canonicalName
+            if name == "host" { host = field.value }
+            guard !UpstreamRequest.reserved.contains(name) else {
+                throw refuse("the header field \(field.name) is for the connection to set")
+            }
+        }
+        if let host {
+            guard Array(host.utf8).withUnsafeBytes(RequestTarget.isAuthority) else {
+                throw refuse("the header field Host is no host")
+            }
+            fields = fields.filter { $0.name.canonicalName != "host" }
+        }
+        self.request = UpstreamRequest(method: head.method.rawValue, target: target, fields: fields, host: host)
+        isRedirected = request.redirect != nil
+        bodyLimit = max(0, request.bodyLimit)
+        timeout = TimeAmount(request.timeout)
+    }
+
+    func failure(_ code: TransportError.Code, _ words: String, cause: UpstreamFailure? = nil) -> TransportError {
+        TransportError(code, "\(host): \(words)", cause: cause)
+    }
+}
+
+/// One request and its answer, put together in memory.
+///
+/// Belongs to its loop and is used on it alone.
+private final class OriginExchange: UpstreamReceiver {
+    private let outgoing: Outgoing
+    private var continuation: CheckedContinuation<TransportResponse, any Error>?
+    private var call: UpstreamCall?
+    private var timer: Scheduled<Void>?
+    private var head: HTTPResponse?
+    private var body = Data()
+
+    init(_ outgoing: Outgoing, _ continuation: CheckedContinuation<TransportResponse, any Error>) {
+        self.outgoing = outgoing
+        self.continuation = continuation
+    }
+
+    func start(_ pools: UpstreamPools, on loop: any EventLoop) {
+        let pool: UpstreamPool
+        do throws(UpstreamPools.Refusal) {
+            pool = try pools.pool(
+                isSecure: outgoing.isSecure, authority: outgoing.authority, isChecked: outgoing.isRedirected)
+        } catch {
+            switch error {
+            case .noHost: fail(.unsupported, "not sent: this is no host and port")
+            case .tooManyHosts: fail(.connection, "not sent: too many hosts that redirects lead to are being asked")
+            }
+            return
+        }
+        // The timer is also what keeps this alive until it is over.
+        let bound = NIOLoopBound(self, eventLoop: loop)
+        timer = loop.scheduleTask(in: outgoing.timeout) { bound.value.fail(.timeout, "no complete answer in time") }
+        call = pool.call(outgoing.request, receiver: self)
+    }
+
+    func cancel() { fail(.cancelled, "cancelled") }
+
+    private func fail(_ code: TransportError.Code, _ words: String, cause: UpstreamFailure? = nil) {
+        call?.cancel()
+        end(.failure(outgoing.failure(code, words, cause: cause)))
+    }
+
+    private func end(_ result: Result<TransportResponse, any Error>) {
+        timer?.cancel()
+        (timer, call) = (nil, nil)
+        let waiting = continuation
+        continuation = nil
+        waiting?.resume(with: result)
+    }
+
+    // MARK: The origin's answer
+
+    func upstreamIsReady(_ call: UpstreamCall) {}
+
+    func upstreamSent(interim: HTTPResponse) {}
+
+    func upstreamSent(head: HTTPResponse, length: Int64?) {
+        self.head = head
+        guard let length, outgoing.request.method != "HEAD", !isBodiless(head.status.code) else { return }
+        guard length <= Int64(outgoing.bodyLimit) else { return failTooLarge() }
+        // A promise may be a lie: no more than a large tile is reserved on its word.
+        body.reserveCapacity(min(Int(length), 1 << 20))
+    }
+
+    func upstreamSent(bytes: ByteBuffer) {
+        guard bytes.readableBytes <= outgoing.bodyLimit - body.count else { return failTooLarge() }
+        bytes.withUnsafeReadableBytes { body.append(contentsOf: $0) }
+    }
+
+    private func failTooLarge() { fail(.bodyTooLarge, "the body is larger than \(outgoing.bodyLimit) B") }
+
+    func upstreamEnded(trailers: HTTPFields?) {
+        guard let head else { return fail(.malformed, "no head") }
+        end(.success(TransportResponse(head: head, body: body)))
+    }
+
+    func upstreamFailed(_ failure: UpstreamFailure) {
+        switch failure {
+        case .unreachable(let why): fail(.connection, "no connection: \(why)", cause: failure)
+        case .nameNotFound: fail(.nameNotFound, "the name is not known", cause: failure)
+        case .untrusted(let why): fail(.tls, "no trusted encryption: \(why)", cause: failure)
+        case .forbidden(let why): fail(.unsupported, "refused: \(why)", cause: failure)
+        case .connectTimeout, .timeout: fail(.timeout, "no connection in time", cause: failure)
+        case .closed where head != nil: fail(.truncated, "the body broke off", cause: failure)
+        case .closed: fail(.connection, "closed without an answer", cause: failure)
+        case .malformed(let why): fail(.malformed, "no HTTP: \(why)", cause: failure)
+        case .headTooLarge(let why): fail(.headTooLarge, why, cause: failure)
+        case .overloaded: fail(.connection, "too many requests wait already", cause: failure)
+        case .clientTooSlow, .clientMayBeGone, .cancelled: fail(.cancelled, "cancelled", cause: failure)
+        }
+    }
+}
