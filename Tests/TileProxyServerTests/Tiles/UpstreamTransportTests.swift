@@ -101,6 +101,49 @@ struct UpstreamTransportTests {
         #expect(broken.hosts.count == 2)
     }
 
+    /// An error page with its `Retry-After` says more than a connection that was refused after it.
+    @Test
+    func whereAllFailAnAnswerCountsMoreThanNone() async throws {
+        let base = FakeTransport { head throws(TransportError) in
+            if head.authority == "a.example" { return 429 }
+            throw TransportError(.connection, "refused")
+        }
+        let transport = try transport(base, mirrors: ["https://b.example", "https://c.example"])
+        #expect(try await transport.send(request()).head.status.code == 429)
+        #expect(base.hosts.count == 3 && counts.failovers == 2)
+        _ = try await transport.send(request())
+        #expect(base.hosts.count == 6 && counts.failovers == 4, "though all rest, all are asked")
+    }
+
+    @Test
+    func timeThatOneHostUsesUpIsNotTheOthers() async throws {
+        let clock = clock
+        let base = FakeTransport { head throws(TransportError) in
+            if head.authority == "a.example" { clock.advance(seconds: 10) }
+            if head.authority == "b.example" { clock.advance(seconds: 20) }
+            throw TransportError(.timeout, "slow")
+        }
+        let transport = try transport(base, mirrors: ["https://b.example", "https://c.example"])
+        await #expect(throws: TransportError.self) { try await transport.send(request()) }
+        #expect(base.timeouts.withLock { $0 } == [.seconds(10), .seconds(10)], "nothing was left for the third")
+        #expect(counts.failovers == 1 && counts.failures == 2)
+    }
+
+    @Test
+    func whoLeavesBlamesNoHost() async throws {
+        let isGone = Locked(true)
+        let base = FakeTransport { _ throws(TransportError) in
+            if isGone.withLock({ $0 }) { throw TransportError(.cancelled, "gone") }
+            return 200
+        }
+        let transport = try transport(base, mirrors: ["https://b.example"])
+        await #expect(throws: TransportError.self) { try await transport.send(request()) }
+        isGone.withLock { $0 = false }
+        _ = try await transport.send(request())
+        #expect(base.hosts == ["https://a.example", "https://a.example"])
+        #expect(counts.failures == 0 && counts.failovers == 0)
+    }
+
     @Test
     func aMissingTileIsNoFailure() async throws {
         let base = FakeTransport { _ in 404 }

@@ -1,0 +1,106 @@
+import HTTPTypes
+import TileStore
+
+/// The mirrors of all sources, and which hosts are asked last because they failed lately.
+///
+/// A host that fails rests for two seconds, and for twice as long after each further failure, up to a minute. Meanwhile the
+/// others are asked first. After it one request tries it; the others go on as before until it has answered.
+final class Mirrors: Sendable {
+    /// Scheme and authority.
+    struct Host: Hashable, Sendable {
+        var scheme: String
+        var authority: String
+
+        init(scheme: String, authority: String) {
+            self.scheme = scheme
+            self.authority = authority
+        }
+
+        /// Reads `https://b.example:81`.
+        init?(_ url: String) {
+            guard let mark = url.firstRange(of: "://") else { return nil }
+            self.init(scheme: String(url[..<mark.lowerBound]), authority: String(url[mark.upperBound...]))
+        }
+    }
+
+    private struct Health {
+        var failures: UInt64 = 0
+        var restUntil: UInt64 = 0
+
+        var rest: UInt64 { min(60, 1 << failures) * 1_000_000_000 }
+    }
+
+    private struct State {
+        var bySource: [SourceName: [Host]] = [:]
+        /// Hosts of the configuration that have failed; those that are well are not in it.
+        var health: [Host: Health] = [:]
+    }
+
+    private let state = Locked(State())
+
+    /// Takes over the mirrors of other sources, and forgets which hosts have failed.
+    func adopt(_ sources: [SourceConfiguration]) {
+        var state = State()
+        for source in sources where !source.mirrors.isEmpty {
+            state.bySource[source.name] = source.mirrors.compactMap { Host($0) }
+        }
+        self.state.withLock { $0 = state }
+    }
+
+    /// The hosts to ask for a tile, the best first; only its own if the source has no mirrors.
+    ///
+    /// - Parameter now: Nanoseconds of a clock that never goes back.
+    func order(_ own: Host, of source: SourceName, at now: UInt64) -> [Host] {
+        state.withLock { state in
+            guard let mirrors = state.bySource[source] else { return [own] }
+            var (first, last): ([Host], [Host]) = ([], [])
+            for host in CollectionOfOne(own) + mirrors.filter({ $0 != own }) {
+                guard let health = state.health[host] else {
+                    first.append(host)
+                    continue
+                }
+                // One request at a time tries a host that has failed, so that not all wait for it. One that is not the first
+                // to be asked tries nothing.
+                guard health.restUntil <= now, first.isEmpty else {
+                    last.append(host)
+                    continue
+                }
+                first.append(host)
+                state.health[host]?.restUntil = now &+ health.rest
+            }
+            return first + last
+        }
+    }
+
+    /// Notes what came of asking a host.
+    func note(_ host: Host, failed: Bool, at now: UInt64) {
+        state.withLock { state in
+            guard failed else {
+                state.health[host] = nil
+                return
+            }
+            var health = state.health[host] ?? Health()
+            health.failures = min(health.failures + 1, 6)
+            health.restUntil = now &+ health.rest
+            state.health[host] = health
+        }
+    }
+
+    /// Whether a source has a mirror of that name, on whatever port.
+    func contains(hostName: String, of source: SourceName) -> Bool {
+        state.withLock { $0.bySource[source] ?? [] }.contains { $0.name == hostName }
+    }
+}
+
+extension Mirrors.Host {
+    /// The host without its port, and without the brackets of an IPv6 address.
+    var name: String {
+        var name = authority.lastIndex(of: "@").map { authority[authority.index(after: $0)...] } ?? authority[...]
+        if name.hasPrefix("[") {
+            name = name.dropFirst().prefix { $0 != "]" }
+        } else if let colon = name.lastIndex(of: ":") {
+            name = name[..<colon]
+        }
+        return name.lowercased()
+    }
+}
