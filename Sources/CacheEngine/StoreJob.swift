@@ -1,4 +1,4 @@
-package import HTTPCaching
+import HTTPCaching
 package import HTTPTypes
 package import TileStore
 

@@ -66,7 +66,7 @@ struct TLSTests {
 
     /// The dot that a full name may end with is no part of a server's name (RFC 6066 §3).
     @Test
-    func aFullNameWithADotAtItsEndIsTheSameServer() async throws {
+    func aFullNameWithADotAtItsEndIsTheSameServer() throws {
         let tls = OriginTLS()
         try tls.prepare()
         let origin = try #require(Origin("https://localhost.:81"))
