@@ -1,6 +1,9 @@
 import Foundation
 import HTTPCaching
 import HTTPTypes
+import Logging
+import NIOCore
+import NIOPosix
 import Testing
 import TileCache
 import TileCacheTesting
@@ -205,5 +208,63 @@ struct TileOriginTests {
             #expect(try await lab.get("/tiles/a/1/0/1").status == 200)
             if let target { #expect(origin.requests.first?.path == target) }
         }
+    }
+
+    /// The parts of the proxy as they run, on loops of their own: requests to origins go out on the loop that has the client.
+    @Test
+    func aProxyWithoutServersAsksOneOverHTTPSAfterAReload() async throws {
+        guard let certificate = originCertificate else { return print("no openssl command: not tested") }
+        let origin = try await LocalOrigin.start(certificate: certificate) { LocalAnswer(.ok, text: $0.path) }
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("proxy-\(UUID())").path
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        let store = try TileStore(at: folder)
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 2)
+        var configuration = ProxyConfiguration()
+        (configuration.port, configuration.threads) = (0, 2)
+        configuration.certificateAuthorities = certificate.path
+        configuration.sources = [try SourceConfiguration(argument: "a=\(folder)/{z}/{x}/{y}.png")]
+        let parts = try Parts(
+            configuration, try SourceTable(configuration), store, group, nil, Logger(label: "test"))
+        let server = try await parts.start(connections: 100)
+        let get = { (path: String) async throws -> String in
+            let wire = try Wire(port: server.port)
+            wire.send("GET \(path) HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            return String(decoding: wire.takeAll(), as: UTF8.self)
+        }
+        #expect(try await get("/tiles/a/1/0/0").hasPrefix("HTTP/1.1 404"))
+
+        configuration.sources = [try SourceConfiguration(argument: "a=\(origin.url)/{z}/{x}/{y}")]
+        configuration.sources[0].kind = .any
+        try parts.adopt(try SourceTable(configuration))
+        // The loops take the sources over one after the other.
+        while try await !get("/tiles/a/1/0/0").hasPrefix("HTTP/1.1 200") {}
+        for zoom in 2..<10 {
+            let answer = try await get("/tiles/a/\(zoom)/0/0")
+            #expect(answer.hasPrefix("HTTP/1.1 200") && answer.hasSuffix("\r\n\r\n/\(zoom)/0/0"))
+        }
+        #expect(origin.connectionsMade <= 2, "kept, one for each loop")
+        try await server.shutdown()
+        try await parts.shutdown()
+        try parts.tiles.cache.close()
+        try await group.shutdownGracefully()
+    }
+
+    @Test
+    func authoritiesThatCannotBeReadLeaveTheConfigurationAsItWas() async throws {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("proxy-\(UUID())").path
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        let store = try TileStore(at: folder)
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        var configuration = ProxyConfiguration()
+        configuration.certificateAuthorities = folder + "/none.pem"
+        let table = try SourceTable(configuration)
+        let parts = try Parts(configuration, table, store, group, nil, Logger(label: "test"))
+        configuration.sources = [try SourceConfiguration(argument: "a=https://tiles.example/{z}/{x}/{y}")]
+        let other = try SourceTable(configuration)
+        #expect(throws: ConfigError.self) { try parts.adopt(other) }
+        #expect(parts.tiles.table.sources.isEmpty)
+        try await parts.shutdown()
+        try parts.tiles.cache.close()
+        try await group.shutdownGracefully()
     }
 }
