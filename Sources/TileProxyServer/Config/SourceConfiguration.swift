@@ -126,7 +126,7 @@ package struct SourceConfiguration: Hashable, Sendable {
         return OverzoomRules(levels: overzoom)
     }
 
-    /// What its tiles are, as far as can be known without looking at them.
+    /// What its tiles are, as far as can be known without looking at them; reads the template each time.
     var servedKind: TileKind {
         if let kind { return kind }
         switch format ?? ServedSource.format(of: template) {

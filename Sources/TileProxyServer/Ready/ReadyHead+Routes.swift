@@ -39,7 +39,7 @@ extension ReadyHead {
         makesTag = !isAbsent
         let coding = fields.contentEncoding?.lowercased()
         needsGzip = !isAbsent && (coding == "gzip" || coding == "x-gzip")
-        mustNotBeGzip = !isAbsent && coding == nil && source.configuration.servedKind == .vector
+        mustNotBeGzip = !isAbsent && coding == nil && source.kind == .vector
     }
 
     /// The head of a stored response of the generic routes.

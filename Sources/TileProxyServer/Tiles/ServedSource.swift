@@ -17,6 +17,8 @@ package final class ServedSource: Sendable {
     let tiles: TileSource
     /// Its place among the sources.
     let index: Int
+    /// What its tiles are, as far as can be known without looking at them.
+    let kind: TileKind
     /// The file extensions that its routes take; empty for any.
     let formats: [[UInt8]]
     /// The value of `Access-Control-Allow-Origin`.
@@ -67,7 +69,8 @@ package final class ServedSource: Sendable {
         nameBytes = Array(configuration.name.description.utf8)
         let format = configuration.format ?? Self.format(of: configuration.template)
         formats = format.map { Self.spellings(of: $0).map { Array($0.utf8) } } ?? []
-        fallbackType = Self.mediaType(ofFormat: format, configuration.servedKind)
+        kind = configuration.servedKind
+        fallbackType = Self.mediaType(ofFormat: format, kind)
         switch configuration.sharing {
         case .all: allowedOrigin = "*"
         case .none: allowedOrigin = nil

@@ -55,7 +55,7 @@ struct ServedTile: Sendable {
     /// How its bytes are coded, by what the origin said, or by the look of them.
     func coding(of source: ServedSource) -> String? {
         if let coding = metadata.response.contentEncoding { return coding }
-        return source.configuration.servedKind == .vector && data.map(Gzip.isMarked) == true ? "gzip" : nil
+        return source.kind == .vector && data.map(Gzip.isMarked) == true ? "gzip" : nil
     }
 
     /// Whether it has to be decoded for a client.

@@ -201,7 +201,7 @@ package final class TileResponder {
         // What is sent from its file is not looked at: all that is to be known of it has to be known already.
         if case .file = tile.body {
             let response = metadata.response
-            let codingIsKnown = response.contentEncoding != nil || source.configuration.servedKind != .vector
+            let codingIsKnown = response.contentEncoding != nil || source.kind != .vector
             guard response.mediaType != nil, codingIsKnown else { return nil }
         }
         return tile
