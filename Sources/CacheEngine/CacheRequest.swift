@@ -62,6 +62,14 @@ package struct CacheRequest: Sendable {
         return request
     }
 
+    /// What tells one question to an origin from another, for ``OriginHealth``.
+    package func question(to origin: String) -> Int {
+        var hasher = Hasher()
+        hasher.combine(origin)
+        hasher.combine(target)
+        return hasher.finalize()
+    }
+
     /// As the rules of storing see it.
     package var httpRequest: HTTPRequest {
         HTTPRequest(method: method, scheme: nil, authority: nil, path: target, headerFields: fields)

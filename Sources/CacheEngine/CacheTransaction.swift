@@ -232,10 +232,12 @@ package struct CacheTransaction: Sendable {
         switch leave {
         case .ask: break
         case .probe: isProbe = true
-        case .wait(let failure):
+        case .wait(let failure, _):
             guard let candidate = forwarding.candidate else { break }
             let freshness = candidate.response.freshness
-            guard freshness.mayServe(after: failure, asking: request.asking, at: now) else { break }
+            // An origin that asked to be left alone (a 429 with Retry-After too) cannot answer: an error of RFC 5861 §4.
+            let standing: OriginFailure = failure == .unreachable ? .unreachable : .status(503)
+            guard freshness.mayServe(after: standing, asking: request.asking, at: now) else { break }
             var status = CacheStatus(cache: use.name)
             status.hit = true
             status.timeToLive = freshness.expires.seconds(since: now)

@@ -76,7 +76,7 @@ package struct Fill: Sendable {
         /// Give the question up, and its connection.
         case cancelOrigin
         /// Tell what became of the question, for those who could do without an answer.
-        case judge(OriginFailure?, isConnecting: Bool)
+        case judge(OriginHealth.Judgement)
         /// The leave to try the origin was not used.
         case abandonProbe
         /// Tell an operator that there is no answer.
@@ -214,8 +214,7 @@ package struct Fill: Sendable {
         hasHead = true
         isProbe = false
         let status = raw.status.code
-        // What a gateway answers that got no answer itself; any other answer shows that the origin is there.
-        let judgement = Action.judge((502...504).contains(status) ? .status(status) : nil, isConnecting: false)
+        let judgement = Action.judge(Self.judgement(of: raw, now))
         let decision = OriginDecision.decide(
             raw, to: request, forwarding, use, requestedAt: requestedAt, receivedAt: now)
         switch decision {
@@ -237,6 +236,17 @@ package struct Fill: Sendable {
             let trouble = OriginTrouble.malformed("a 304 to a request without conditions")
             return end(.alone, [judgement, .cancelOrigin, .report(trouble), .tellOwner(.failed(trouble))])
         }
+    }
+
+    /// What an answer says about the origin.
+    ///
+    /// 502, 503 and 504 are what a gateway answers that got no answer itself; any other answer shows that the origin is there.
+    private static func judgement(of response: HTTPResponse, _ now: HTTPDate) -> OriginHealth.Judgement {
+        let status = response.status.code
+        let isBusy = status == 503 || status == 429
+        let pause = isBusy ? retryAfter(response.headerFields, now: now).flatMap { $0 > .zero ? $0 : nil } : nil
+        if (502...504).contains(status) { return .failed(OriginSetback(.silent, .status(status), retryAfter: pause)) }
+        return pause == nil ? .answered : .failed(OriginSetback(.overloaded, .status(status), retryAfter: pause))
     }
 
     /// Does to the store what must be done before the client sees the answer, then hands it on.
@@ -366,7 +376,8 @@ package struct Fill: Sendable {
         var actions: [Action] = []
         if trouble.isOrigins(hasHead: hasHead) {
             isProbe = false
-            actions.append(.judge(.unreachable, isConnecting: trouble.isConnecting))
+            let blame: OriginSetback.Blame = trouble.isConnecting ? .unconnected : .silent
+            actions.append(.judge(.failed(OriginSetback(blame, .unreachable))))
         }
         if trouble.isReported { actions.append(.report(trouble)) }
         actions.append(.tellOwner(.failed(trouble)))

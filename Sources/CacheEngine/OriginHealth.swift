@@ -1,175 +1,420 @@
 package import HTTPCaching
-import TileStore
+package import TileStore
 
-/// Whether an origin that has failed is asked again by a request that could do without it: a value, without a clock.
-///
-/// After each failure in a row such requests are answered from what is stored for longer; then one of them asks, and the
-/// others go on as before until it is known what came of it. Requests that nothing stored can answer ask all the same, and
-/// what becomes of them counts too.
-package struct OriginBackoff: Equatable {
-    /// How long it is left alone: up to a minute, as it may be back at any time.
-    package static let rule = Backoff(first: .seconds(1), longest: .seconds(60))
-    /// A request that has told nothing for so long is given up.
-    package static let patience: UInt64 = 60_000_000_000
-
-    private var failures = 0
-    private var until: UInt64 = 0
-    private var askedSince: UInt64?
-    /// What the last failure was.
-    private(set) var last = OriginFailure.unreachable
-
-    /// Nothing is known against the origin.
-    package var isUnblemished: Bool { failures == 0 }
-
-    /// Whether a request that could be answered from what is stored may ask; if so while something is known against the
-    /// origin, what becomes of it must be told.
-    package mutating func mayAsk(at now: UInt64) -> Bool {
-        guard failures > 0 else { return true }
-        if now < until { return false }
-        if let askedSince, now < askedSince &+ Self.patience { return false }
-        askedSince = now
-        return true
-    }
-
-    /// The origin gave no answer, or one that says that it cannot.
+/// How origins that fail are left alone: a value that each use of the engine gives.
+package struct OriginRules: Hashable, Sendable {
+    /// How long an origin, or a question, is left alone after so many failures in a row.
+    package var backoff: Backoff
+    /// So many different questions in a row without an answer, and the origin is left alone.
+    package var silences: Int
+    /// So many different questions in a row with an error for an answer.
     ///
-    /// Those that were under way when it was left alone say nothing new.
-    package mutating func failed(_ failure: OriginFailure, at now: UInt64, random: UInt64) {
-        last = failure
-        guard failures == 0 || now >= until else { return }
-        failures += 1
-        until = now &+ Self.rule.nanoseconds(failures: failures, random: random)
-        askedSince = nil
+    /// An answer of 5xx comes from an origin that is up, and may be about its question: a few tiles that a server cannot draw
+    /// must not hide the others.
+    package var errors: Int
+    /// The longest that errors double the wait: by 2 to the power of one less.
+    package var mostErrorOpenings: Int
+
+    /// - Parameters:
+    ///   - silences: How many questions without an answer; a connection that cannot be made counts as all of them.
+    ///   - errors: How many questions with an error; never reached where errors are told as silence.
+    package init(backoff: Backoff, silences: Int, errors: Int = .max, mostErrorOpenings: Int = 4) {
+        self.backoff = backoff
+        self.silences = silences
+        self.errors = errors
+        self.mostErrorOpenings = mostErrorOpenings
     }
 
-    /// The origin answered.
-    package mutating func answered() { self = OriginBackoff() }
+    /// The rules of a proxy's routes: requests that nothing stored can answer ask all the same, so an origin is left alone
+    /// for a minute at most, as it may be back at any time.
+    package static let clients = OriginRules(
+        backoff: Backoff(first: .seconds(1), longest: .seconds(60)), silences: 3)
 
-    /// The one who was to ask is gone: the next one may.
-    package mutating func abandoned() { askedSince = nil }
+    /// The rules of tiles, which nobody else asks for meanwhile.
+    package static func tiles(_ backoff: Backoff) -> OriginRules {
+        OriginRules(backoff: backoff, silences: 5, errors: 32)
+    }
+}
+
+/// A failed question: what it says about its origin, and how long that asked to be left alone.
+package struct OriginSetback: Hashable, Sendable {
+    /// What a failure says about the origin.
+    package enum Blame: Hashable, Sendable {
+        /// There was no connection in the first place: the origin is away, whatever it was asked.
+        case unconnected
+        /// It took the question and gave no answer, or answered as a gateway does that got none. It may have trouble with that
+        /// question alone.
+        case silent
+        /// It answered that it has too much to do.
+        case overloaded
+        /// It answered with an error that may be about the question alone.
+        case error
+        /// Nothing: it answered, and the failure is about the question.
+        case none
+    }
+
+    package var blame: Blame
+    /// What those are told who are kept from asking.
+    package var failure: OriginFailure
+    /// How long the origin asked to be left alone (`Retry-After`), already bounded.
+    package var retryAfter: Duration?
+
+    package init(_ blame: Blame, _ failure: OriginFailure, retryAfter: Duration? = nil) {
+        self.blame = blame
+        self.failure = failure
+        self.retryAfter = retryAfter
+    }
 }
 
 /// What is known of one origin: a value, without a clock.
 ///
-/// An origin that cannot be connected to is away, whatever it was asked. One that takes a question and drops it, or answers
-/// it as a gateway does that got no answer, may have trouble with that question alone: only that one is left alone, until
-/// several different ones have failed so with no answer to anything in between.
+/// After several failures in a row it is left alone for a while, then tried with one request, a probe. Without that a phone
+/// that has gone offline would wait for a time-out at every tile, and a server that comes back would be asked by everybody
+/// at once.
 package struct OriginState: Equatable {
-    /// So many different questions in a row, without an answer, and the origin counts as failing.
-    package static let several = 3
-    /// So many questions are remembered, at most; to forget one costs one request.
-    package static let mostQuestions = 256
+    private enum State: Equatable {
+        case closed
+        case open(until: UInt64)
+        case probing(since: UInt64)
+    }
 
-    private(set) var origin = OriginBackoff()
-    private var questions: [Int: OriginBackoff] = [:]
-    /// The questions that have failed since the last answer.
-    private var suspects: Set<Int> = []
+    private var state = State.closed
+    /// The questions without an answer, and those with an error for one, since the last answer.
+    private var silent: Set<Int> = []
+    private var failing: Set<Int> = []
+    /// How often in a row it has been left alone.
+    private var openings = 0
+    /// Until when it asked to be left alone, and when it did.
+    private var pause: (until: UInt64, since: UInt64) = (0, 0)
+    /// When it last gave an answer that was no failure.
+    private var answeredAt: UInt64 = 0
+    /// What the last failure was.
+    package private(set) var last = OriginFailure.unreachable
 
-    /// Nothing is known against the origin.
-    package var isUnblemished: Bool { origin.isUnblemished && questions.isEmpty }
-    /// How many questions are remembered.
-    package var questionCount: Int { questions.count }
+    /// A probe that has told nothing for so long is given up.
+    package static let patience: UInt64 = 60_000_000_000
+    /// While a probe is out, others are told to come again after so long: most answer in milliseconds.
+    package static let recheck: UInt64 = 250_000_000
+    /// So many questions are told apart, at most.
+    private static let mostQuestions = 256
 
-    /// What a request that could be answered from what is stored does.
-    ///
-    /// - Parameter question: What names the question, such as the hash of its URL.
-    package mutating func leave(_ question: Int, at now: UInt64) -> OriginHealth.Leave {
-        let isSuspect = questions[question] != nil
-        if origin.isUnblemished, !isSuspect { return .ask }
-        // Asked in this order: a question that is left alone must not use up the origin's one attempt.
-        if var known = questions[question] {
-            guard known.mayAsk(at: now) else { return .wait(known.last) }
-            questions[question] = known
+    package init() {}
+
+    package static func == (a: OriginState, b: OriginState) -> Bool {
+        a.state == b.state && a.silent == b.silent && a.failing == b.failing && a.openings == b.openings
+            && a.pause == b.pause && a.answeredAt == b.answeredAt && a.last == b.last
+    }
+
+    /// Whether nothing is known against the origin.
+    package var isUnblemished: Bool { state == .closed && silent.isEmpty && failing.isEmpty }
+
+    /// Until when the origin is left alone, without taking the place of a probe; `nil` if a request may go.
+    package func wait(at now: UInt64) -> UInt64? {
+        switch state {
+        case .open(let until) where now < until: until
+        case .probing(let since) where now < since &+ Self.patience: min(now &+ Self.recheck, since &+ Self.patience)
+        default: nil
         }
-        guard origin.mayAsk(at: now) else {
-            questions[question]?.abandoned()
-            return .wait(origin.last)
-        }
+    }
+
+    /// Whether a request may go now; if it is a probe, what becomes of it must be told.
+    package mutating func leave(at now: UInt64) -> OriginHealth.Leave {
+        if let until = wait(at: now) { return .wait(last, until: until) }
+        if state == .closed { return .ask }
+        state = .probing(since: now)
         return .probe
     }
 
-    /// A question got no answer, or one that says that the origin cannot.
+    /// The origin answered.
     ///
-    /// - Parameter isConnecting: Whether there was no connection in the first place.
+    /// - Parameter sentAt: When the request was sent. A pause that the origin asked for after that goes on.
+    package mutating func answered(at now: UInt64, sentAt: UInt64?) {
+        if case .open(until: pause.until) = state, (sentAt ?? 0) <= pause.since { return }
+        self = OriginState()
+        answeredAt = now
+    }
+
+    /// A request was given up before anything was known: if it was the probe, the next one tries.
+    package mutating func abandoned(at now: UInt64) {
+        if case .probing = state { state = .open(until: now) }
+    }
+
+    /// A question failed.
+    ///
+    /// Those that were under way when the origin was left alone say nothing new, and neither do those without an answer that
+    /// were sent before another one was answered.
     package mutating func failed(
-        _ question: Int, _ failure: OriginFailure, isConnecting: Bool, at now: UInt64, random: UInt64
+        _ question: Int, _ setback: OriginSetback, at now: UInt64, sentAt: UInt64?, random: UInt64, _ rules: OriginRules
     ) {
-        if !isConnecting {
-            if questions.count >= Self.mostQuestions, questions[question] == nil { questions.removeAll() }
-            questions[question, default: OriginBackoff()].failed(failure, at: now, random: random)
-            if suspects.count < Self.several { suspects.insert(question) }
+        let isSilence = setback.blame == .silent || setback.blame == .unconnected
+        if isSilence, let sentAt, answeredAt > sentAt { return }
+        guard setback.blame != .none || setback.retryAfter != nil else { return answered(at: now, sentAt: sentAt) }
+        last = setback.failure
+        if setback.blame == .error, setback.retryAfter == nil {
+            answeredError(question, at: now, random: random, rules)
         } else {
-            questions[question]?.abandoned()
+            Self.note(question, in: &silent)
+            let isEnough = setback.blame == .unconnected || silent.count >= rules.silences
+            if state == .closed ? isEnough : !isOpen(at: now) {
+                openings += 1
+                open(until: now &+ rules.backoff.nanoseconds(failures: openings, random: random))
+            }
         }
-        // What failed before it was judged, its probe included, counts too.
-        if isConnecting || !origin.isUnblemished || suspects.count >= Self.several {
-            origin.failed(failure, at: now, random: random)
+        guard let retryAfter = setback.retryAfter else { return }
+        let until = now &+ retryAfter.nanoseconds
+        if until > now, open(until: until) { pause = (until, now) }
+    }
+
+    /// Whether nobody asks it at all.
+    private func isOpen(at now: UInt64) -> Bool {
+        if case .open(let until) = state { now < until } else { false }
+    }
+
+    private mutating func answeredError(_ question: Int, at now: UInt64, random: UInt64, _ rules: OriginRules) {
+        let isNew = Self.note(question, in: &failing)
+        if case .open = state { return }
+        if failing.count >= rules.errors, isNew {
+            openings = min(openings + 1, rules.mostErrorOpenings)
+            open(until: now &+ rules.backoff.nanoseconds(failures: openings, random: random))
+        } else if case .probing = state {
+            if failing.count >= rules.errors {
+                // A question that has failed before proves nothing: the next one tries.
+                state = .open(until: now)
+            } else {
+                // The origin was silent, and answers again.
+                (state, silent, openings) = (.closed, [], 0)
+            }
         }
     }
 
-    /// The origin answered a question.
-    package mutating func answered(_ question: Int) {
-        origin.answered()
-        questions[question] = nil
-        suspects = []
+    /// Notes a question; `false` if it had failed before.
+    @discardableResult
+    private static func note(_ question: Int, in questions: inout Set<Int>) -> Bool {
+        guard questions.count < mostQuestions else { return !questions.contains(question) }
+        return questions.insert(question).inserted
     }
 
-    /// The one who was to ask is gone: the next one may.
-    package mutating func abandoned(_ question: Int) {
-        origin.abandoned()
-        questions[question]?.abandoned()
+    /// Leaves it alone for at least so long.
+    ///
+    /// - Returns: Whether it would have been for less.
+    @discardableResult
+    private mutating func open(until: UInt64) -> Bool {
+        if case .open(let known) = state, known >= until { return false }
+        state = .open(until: until)
+        return true
     }
 }
 
-/// What is known of all origins, over all event loops.
+/// What is known of one question that failed: a value, without a clock.
+private struct QuestionState {
+    var failures = 0
+    var until: UInt64 = 0
+    var last = OriginFailure.unreachable
+    /// Since when one is out for the others; 0 if none is.
+    var probingSince: UInt64 = 0
+
+    /// Whether one who could be answered otherwise may ask.
+    mutating func mayAsk(at now: UInt64) -> Bool {
+        if now < until || (probingSince > 0 && now < probingSince &+ OriginState.patience) { return false }
+        probingSince = max(now, 1)
+        return true
+    }
+
+    mutating func failed(
+        _ setback: OriginSetback, at now: UInt64, sentAt: UInt64?, random: UInt64, _ backoff: Backoff
+    ) {
+        last = setback.failure
+        // Those that were under way when it was left alone say nothing new.
+        if sentAt == nil || failures == 0 || now >= until {
+            failures += 1
+            until = max(until, now &+ backoff.nanoseconds(failures: failures, random: random))
+        }
+        if let pause = setback.retryAfter { until = max(until, now &+ pause.nanoseconds) }
+        probingSince = 0
+    }
+}
+
+/// What failed lately and when it may be tried again: origins as a whole, and single questions.
 ///
-/// There are as many as the configuration names.
+/// Shared by all who ask. A question is named by a number, such as the hash of its key. Bounded: it forgets first what may be
+/// tried again soonest, which costs a request.
 package final class OriginHealth: Sendable {
-    private let origins = Locked<[String: OriginState]>([:])
+    /// So many origins are remembered, at most.
+    package static let mostOrigins = 1024
+    /// So many questions are remembered, at most.
+    package static let mostQuestions = 16_384
+
+    /// What a request that could be answered otherwise does.
+    package enum Leave: Equatable, Sendable {
+        case ask
+        /// Ask, and tell what comes of it: others wait for that.
+        case probe
+        /// Do without the origin, which has failed so, until then.
+        case wait(OriginFailure, until: UInt64)
+    }
+
+    /// Something that is left alone for now.
+    package struct Wait: Equatable, Sendable {
+        /// Until when.
+        package var until: UInt64
+        /// What the last failure was.
+        package var failure: OriginFailure
+
+        package init(until: UInt64, failure: OriginFailure) {
+            self.until = until
+            self.failure = failure
+        }
+    }
+
+    /// What became of a question.
+    package enum Judgement: Equatable, Sendable {
+        case answered
+        case failed(OriginSetback)
+    }
+
+    fileprivate struct State {
+        var origins: [String: OriginState] = [:]
+        var questions: [Int: QuestionState] = [:]
+        /// When each origin was last reported to have a clock that is ahead.
+        var clockReports: [String: UInt64] = [:]
+    }
+
+    private let state = Locked(State())
+    private let rules: OriginRules
     private let ticks: @Sendable () -> UInt64
     private let random: @Sendable () -> UInt64
 
     /// - Parameter ticks: Nanoseconds of a clock that never goes back.
-    package init(ticks: @escaping @Sendable () -> UInt64, random: @escaping @Sendable () -> UInt64) {
+    package init(
+        _ rules: OriginRules = .clients, ticks: @escaping @Sendable () -> UInt64,
+        random: @escaping @Sendable () -> UInt64
+    ) {
+        self.rules = rules
         self.ticks = ticks
         self.random = random
     }
 
-    /// What a request that could be answered from what is stored does.
-    package enum Leave: Equatable {
-        case ask
-        /// Ask, and tell what comes of it: others wait for that.
-        case probe
-        /// Do without the origin, which has failed so.
-        case wait(OriginFailure)
-    }
+    // MARK: Leave
 
-    /// Asks for leave to ask an origin a question.
-    package func leave(for origin: String, _ question: Int) -> Leave {
+    /// Whether a question is left alone for now; changes nothing.
+    package func wait(for question: Int) -> Wait? {
         let now = ticks()
-        return origins.withLock { origins in origins[origin]?.leave(question, at: now) ?? .ask }
-    }
-
-    /// The origin failed to answer a question; without a connection if `isConnecting`.
-    package func failed(_ origin: String, _ question: Int, _ failure: OriginFailure, isConnecting: Bool) {
-        let (now, random) = (ticks(), random())
-        origins.withLock {
-            $0[origin, default: OriginState()].failed(
-                question, failure, isConnecting: isConnecting, at: now, random: random)
+        return state.withLock { state in
+            guard let known = state.questions[question], now < known.until else { return nil }
+            return Wait(until: known.until, failure: known.last)
         }
     }
 
-    /// The origin answered a question.
-    package func answered(_ origin: String, _ question: Int) {
-        origins.withLock { origins in
-            guard !origins.isEmpty, origins[origin] != nil else { return }
-            origins[origin]?.answered(question)
-            if origins[origin]?.isUnblemished ?? false { origins[origin] = nil }
+    /// Whether an origin is left alone for now; changes nothing.
+    package func wait(forOrigin origin: String) -> Wait? {
+        let now = ticks()
+        return state.withLock { state in
+            guard let known = state.origins[origin], let until = known.wait(at: now) else { return nil }
+            return Wait(until: until, failure: known.last)
+        }
+    }
+
+    /// Asks for leave to ask an origin.
+    ///
+    /// - Parameter question: Left alone by itself, where it is told.
+    package func leave(for origin: String, _ question: Int? = nil) -> Leave {
+        let now = ticks()
+        return state.withLock { state in
+            // Asked in this order: a question that is left alone must not use up the origin's one attempt.
+            var isProbe = false
+            if let question, var known = state.questions[question] {
+                guard known.mayAsk(at: now) else { return .wait(known.last, until: known.until) }
+                state.questions[question] = known
+                isProbe = true
+            }
+            let leave = state.origins[origin]?.leave(at: now) ?? .ask
+            if case .wait = leave, let question { state.questions[question]?.probingSince = 0 }
+            return leave == .ask && isProbe ? .probe : leave
         }
     }
 
     /// A probe came to nothing.
-    package func abandoned(_ origin: String, _ question: Int) {
-        origins.withLock { $0[origin]?.abandoned(question) }
+    package func abandoned(_ origin: String, _ question: Int? = nil) {
+        let now = ticks()
+        state.withLock { state in
+            state.origins[origin]?.abandoned(at: now)
+            if let question { state.questions[question]?.probingSince = 0 }
+        }
+    }
+
+    // MARK: Judgements
+
+    /// Tells what became of a question.
+    ///
+    /// - Parameter sentAt: When it was sent, in ticks. What had happened by then is not ended by its answer, nor made worse by
+    ///   its failure.
+    package func judge(_ origin: String, _ question: Int?, _ judgement: Judgement, sentAt: UInt64? = nil) {
+        switch judgement {
+        case .answered: answered(origin, question, sentAt: sentAt)
+        case .failed(let setback): failed(origin, question ?? origin.hashValue, setback, sentAt: sentAt)
+        }
+    }
+
+    /// The origin answered; a question that it answered, if it is told, is left alone no longer.
+    package func answered(_ origin: String, _ question: Int? = nil, sentAt: UInt64? = nil) {
+        let now = ticks()
+        state.withLock { state in
+            state.makeRoom(for: origin, now)
+            state.origins[origin, default: OriginState()].answered(at: now, sentAt: sentAt)
+            if let question, !state.questions.isEmpty { state.questions[question] = nil }
+        }
+    }
+
+    private func failed(_ origin: String, _ question: Int, _ setback: OriginSetback, sentAt: UInt64?) {
+        let (now, random) = (ticks(), random())
+        state.withLock { state in
+            if setback.blame == .unconnected {
+                state.questions[question]?.probingSince = 0
+            } else {
+                state.makeRoom(for: question, now)
+                state.questions[question, default: QuestionState()]
+                    .failed(setback, at: now, sentAt: sentAt, random: random, rules.backoff)
+            }
+            state.makeRoom(for: origin, now)
+            state.origins[origin, default: OriginState()]
+                .failed(question, setback, at: now, sentAt: sentAt, random: random, rules)
+        }
+    }
+
+    /// Whether it is to be reported now that an origin's clock is ahead: once an hour for each origin.
+    package func reportsClock(of origin: String) -> Bool {
+        let now = ticks()
+        return state.withLock { state in
+            if let last = state.clockReports[origin], now < last &+ 3_600_000_000_000 { return false }
+            if state.clockReports.count >= Self.mostOrigins { state.clockReports = [:] }
+            state.clockReports[origin] = now
+            return true
+        }
+    }
+
+    /// Lets everything be tried again at once, as when a person asks for it.
+    package func forget() { state.withLock { $0 = State() } }
+
+    /// How many origins and questions are remembered.
+    var counts: (origins: Int, questions: Int) { state.withLock { ($0.origins.count, $0.questions.count) } }
+}
+
+extension OriginHealth.State {
+    fileprivate mutating func makeRoom(for origin: String, _ now: UInt64) {
+        guard origins.count >= OriginHealth.mostOrigins, origins[origin] == nil else { return }
+        origins = origins.filter { $0.value.wait(at: now) != nil }
+        guard origins.count >= OriginHealth.mostOrigins else { return }
+        let waits = origins.mapValues { $0.wait(at: now) ?? 0 }
+        let soonest = waits.keys.sorted { waits[$0, default: 0] < waits[$1, default: 0] }
+        for origin in soonest.prefix(origins.count / 2) { origins[origin] = nil }
+    }
+
+    fileprivate mutating func makeRoom(for question: Int, _ now: UInt64) {
+        guard questions.count >= OriginHealth.mostQuestions, questions[question] == nil else { return }
+        questions = questions.filter { $0.value.until > now }
+        guard questions.count >= OriginHealth.mostQuestions / 2 else { return }
+        let times = questions.values.map(\.until).sorted()
+        let middle = times[times.count / 2]
+        questions = questions.filter { $0.value.until > middle }
     }
 }

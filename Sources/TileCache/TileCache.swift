@@ -29,7 +29,8 @@ public final class TileCache: Sendable {
     /// For tiles that are files or in archives of this machine.
     let localPool: BlockingPool
     let gate: HostGate
-    let failures: FailureLog
+    /// What failed lately: hosts, and single tiles.
+    let health: OriginHealth
     /// Tiles that could not be stored.
     let held: HeldTiles
     let flights: SingleFlight<FlightKey, CachedTile>
@@ -82,8 +83,8 @@ public final class TileCache: Sendable {
         flights = SingleFlight(startTask: configuration.startTask)
         magnifications = SingleFlight(startTask: configuration.startTask)
         held = HeldTiles(clock: clock)
-        failures = FailureLog(backoff: configuration.backoff, clock: clock)
-        resources = ResourceParts(isShared: configuration.isShared, clock: clock)
+        health = OriginHealth(.tiles(configuration.backoff), ticks: clock.ticks, random: clock.random)
+        resources = ResourceParts(isShared: configuration.isShared)
         userAgent = configuration.userAgent ?? UserAgent.standard
     }
 
@@ -118,7 +119,7 @@ public final class TileCache: Sendable {
     ///
     /// For a person who asks for it, or an app that has learnt that the network is back. It is never needed: what failed
     /// is tried again by itself, after a while.
-    public func forgetFailures() { failures.forget() }
+    public func forgetFailures() { health.forget() }
 }
 
 /// What makes two fetches the same: the tile, and whether the answer is to be stored.

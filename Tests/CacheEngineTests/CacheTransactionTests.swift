@@ -115,9 +115,10 @@ struct CacheTransactionTests {
         let request = try MachineLab.request()
         let begin: [Event] = [.begin, stale, .written(waited: false)]
         #expect(
-            run(request, begin + [.leave(.wait(.unreachable))]).suffix(2)
+            run(request, begin + [.leave(.wait(.unreachable, until: 0))]).suffix(2)
                 == ["ask leave", "answer stale (origin-unreachable), done"])
-        #expect(run(request, begin + [.leave(.wait(.status(503)))]).last == "answer stale (stale-if-error), done")
+        #expect(
+            run(request, begin + [.leave(.wait(.status(503), until: 0))]).last == "answer stale (stale-if-error), done")
         #expect(run(request, begin + [.leave(.probe)]).last == "fetch shared stale as probe")
         // Whoever follows another's question needs no leave of its own.
         #expect(run(request, begin + [.leave(.probe), .follows]).last == "abandon probe, start patience")

@@ -31,7 +31,7 @@ enum EngineStep: Hashable, Sendable {
     enum Wish: Hashable, Sendable, CaseIterable { case plain, noCache, onlyIfCached, range, head, change }
     /// What an origin answers.
     enum Answer: Hashable, Sendable, CaseIterable {
-        case cacheable, brief, noStore, lengthless, notModified, notFound, gone, broken, tooLarge, stale
+        case cacheable, brief, noStore, lengthless, notModified, notFound, gone, broken, busy, tooLarge, stale
     }
 }
 
@@ -348,13 +348,9 @@ final class EngineWorld {
             (question.isAsked, question.hasHead, question.isComplete) = (true, false, false)
             question.askedAt = now
         case .cancelOrigin: (question.isAsked, question.isComplete) = (false, true)
-        case .judge(let failure, let isConnecting):
-            let target = request.target.hashValue
-            if let failure {
-                health.failed("origin", target, failure, isConnecting: isConnecting)
-            } else {
-                health.answered("origin", target)
-            }
+        case .judge(let judgement):
+            let sentAt = UInt64(question.askedAt.seconds) * 1_000_000_000
+            health.judge("origin", request.target.hashValue, judgement, sentAt: sentAt)
         case .abandonProbe: health.abandoned("origin", request.target.hashValue)
         case .report: break
         case .settle(let keys, let job):
@@ -462,6 +458,9 @@ final class EngineWorld {
         case .notFound: status = 404
         case .gone: status = 410
         case .broken: status = 503
+        case .busy:
+            status = 429
+            fields[.retryAfter] = "50"
         case .tooLarge:
             fields[.cacheControl] = "max-age=60"
             length = 5000

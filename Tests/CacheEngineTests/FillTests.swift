@@ -136,6 +136,14 @@ struct FillTests {
                 run(try MachineLab.request(), stored: strict, [.begin(looksAgain: false), head(status)]).last
                     == judged + ", of no use, followers: alone, owner: \(status), pass on")
         }
+        // What it asks for is heard, whatever else becomes of the answer.
+        for status in [429, 503] {
+            #expect(
+                run(
+                    try MachineLab.request(), stored: strict,
+                    [.begin(looksAgain: false), head(status, [.retryAfter: "20"])]
+                ).last?.hasPrefix("origin failed: status(\(status)), back in 20 s") == true)
+        }
         // RFC 5861 §4 speaks of errors of the server, not of refusals.
         for status in [403, 429] {
             #expect(

@@ -58,11 +58,10 @@ extension Fill.Action {
         case .lookAgain: "look again"
         case .ask(let fields): fields[.ifNoneMatch].map { "ask if not \($0)" } ?? "ask"
         case .cancelOrigin: "cancel"
-        case .judge(let failure, let isConnecting):
-            switch failure {
-            case nil: "origin is there"
-            case .some(let failure): "origin failed: \(failure)" + (isConnecting ? ", no connection" : "")
-            }
+        case .judge(.answered): "origin is there"
+        case .judge(.failed(let setback)):
+            "origin failed: \(setback.failure)" + (setback.blame == .unconnected ? ", no connection" : "")
+                + (setback.retryAfter.map { ", back in \($0.components.seconds) s" } ?? "")
         case .abandonProbe: "abandon probe"
         case .report: "report"
         case .settle(let keys, _): "settle \(keys.count)"

@@ -12,90 +12,6 @@ import TileStoreTesting
 struct OriginBackoffTests {
     private static let second: UInt64 = 1_000_000_000
 
-    // MARK: The rule
-
-    @Test
-    func theWaitDoublesUpToAMinuteAndAnAnswerEndsIt() {
-        var known = OriginBackoff()
-        var now: UInt64 = 0
-        for wait in [1, 2, 4, 8, 16, 32, 60, 60] as [UInt64] {
-            let asks = known.mayAsk(at: now)
-            // With these random bits it waits for all of it.
-            known.failed(.unreachable, at: now, random: wait * Self.second / 2)
-            let asksTooSoon = known.mayAsk(at: now + wait * Self.second - 1)
-            #expect(asks && !asksTooSoon, "\(wait) s")
-            now += wait * Self.second
-        }
-        known.answered()
-        let answers = (known.mayAsk(at: now), known.mayAsk(at: now))
-        #expect(known.isUnblemished && answers == (true, true))
-    }
-
-    @Test
-    func oneAsksAndTheOthersWaitForIt() {
-        var known = OriginBackoff()
-        known.failed(.status(503), at: 0, random: 0)
-        #expect(known.last == .status(503))
-        let later = 10 * Self.second
-        let end = later + OriginBackoff.patience
-        let asked = [later, later, end - 1, end, end].map { known.mayAsk(at: $0) }
-        #expect(asked == [true, false, false, true, false], "what has told nothing for too long is given up")
-        known.abandoned()
-        let asksAgain = known.mayAsk(at: end)
-        #expect(asksAgain)
-    }
-
-    @Test
-    func failuresOfRequestsThatWereUnderWayCountOnce() {
-        var (one, many) = (OriginBackoff(), OriginBackoff())
-        one.failed(.unreachable, at: 0, random: 0)
-        for i in 0..<100 { many.failed(.unreachable, at: UInt64(i), random: 0) }
-        #expect(one == many)
-    }
-
-    // MARK: The origin and its questions
-
-    @Test
-    func oneQuestionThatTheOriginDropsIsNotItsDeath() {
-        var known = OriginState()
-        for i in 0..<10 {
-            known.failed(1, .unreachable, isConnecting: false, at: UInt64(i) * 100 * Self.second, random: 0)
-        }
-        let now = 900 * Self.second
-        let leaves = [known.leave(1, at: now), known.leave(2, at: now)]
-        #expect(leaves == [.wait(.unreachable), .ask])
-        #expect(known.origin.isUnblemished)
-    }
-
-    @Test
-    func severalQuestionsInARowAreOrOneConnectionThatCannotBeMade() {
-        var (dropped, refused, mixed) = (OriginState(), OriginState(), OriginState())
-        for question in 1...3 {
-            let before = dropped.leave(9, at: 0)
-            #expect(before == .ask)
-            dropped.failed(question, .status(503), isConnecting: false, at: 0, random: 0)
-            mixed.failed(question, .unreachable, isConnecting: false, at: 0, random: 0)
-            if question == 2 { mixed.answered(8) }
-        }
-        refused.failed(1, .unreachable, isConnecting: true, at: 0, random: 0)
-        let leaves = (dropped.leave(9, at: 0), refused.leave(9, at: 0), mixed.leave(9, at: 0))
-        #expect(leaves == (.wait(.status(503)), .wait(.unreachable), .ask), "an answer in between clears it")
-        refused.answered(1)
-        #expect(refused.isUnblemished)
-    }
-
-    @Test
-    func moreQuestionsThanAreRememberedTakeNoMoreMemory() {
-        var known = OriginState()
-        for question in 0..<10_000 {
-            known.failed(question, .unreachable, isConnecting: false, at: 0, random: 0)
-            known.answered(-1)
-        }
-        #expect(known.questionCount <= OriginState.mostQuestions)
-    }
-
-    // MARK: The route
-
     /// An origin that answers once per connection, until it shall not.
     private static func origin(_ fails: Locked<Bool>, _ control: String = "max-age=1") throws -> ScriptedOrigin {
         try ScriptedOrigin { request, wire in
@@ -181,6 +97,39 @@ struct OriginBackoffTests {
             #expect(origin.count == 3)
             #expect(try proxy.ask("GET", "/b").status == 503)
             #expect(origin.count == 4)
+        }
+    }
+
+    /// RFC 9110 §10.2.3: those who have something stale do without an origin that asked for it; the others ask.
+    @Test(arguments: ["503 Service Unavailable", "429 Too Many Requests"])
+    func retryAfterIsObeyedByThoseWhoHaveSomethingStale(status: String) async throws {
+        let fails = Locked(false)
+        let origin = try ScriptedOrigin { request, wire in
+            guard fails.withLock({ $0 }) else {
+                wire.send(reply("200 OK", ["Cache-Control: max-age=1, stale-if-error=600"], "v\(request.number)"))
+                return true
+            }
+            wire.send(reply(status, ["Retry-After: 100", "Cache-Control: no-store"], "busy"))
+            return true
+        }
+        try await withProxy(origin) { proxy async throws in
+            _ = try (proxy.ask("GET", "/a"), proxy.ask("GET", "/b"))
+            fails.withLock { $0 = true }
+            proxy.clock.advance(seconds: 10)
+            _ = try proxy.ask("GET", "/new")
+            #expect(origin.count == 3)
+            // It spoke of itself, not of one URL.
+            for (target, text) in [("/a", "v1"), ("/b", "v2")] {
+                let answer = try proxy.ask("GET", target)
+                #expect(answer.text == text)
+                #expect(answer["Cache-Status"] == "tileproxy; hit; ttl=-9; detail=stale-if-error")
+            }
+            #expect(origin.count == 3)
+            #expect(try proxy.ask("GET", "/new").text == "busy")
+            #expect(origin.count == 4)
+            fails.withLock { $0 = false }
+            proxy.clock.advance(seconds: 101)
+            #expect(try proxy.ask("GET", "/a").text == "v5")
         }
     }
 

@@ -96,7 +96,7 @@ extension TileDownload {
         return state.withLock { state in
             var soonest = UInt64.max
             for index in state.deferred.indices {
-                let until = cache.failures.wait(for: state.deferred[index].key)?.until ?? 0
+                let until = cache.wait(for: state.deferred[index].key)?.until ?? 0
                 if until <= now { return .job(state.deferred.remove(at: index)) }
                 soonest = min(soonest, until)
             }
@@ -345,7 +345,7 @@ extension TileDownload {
         }
         if hasFailed { return .postponed }
         guard told.code == .waiting else { return .away(job, wait: nil) }
-        if cache.failures.wait(for: key) != nil {
+        if cache.wait(for: key) != nil {
             put(back: job)
             return .postponed
         }

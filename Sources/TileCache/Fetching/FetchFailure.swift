@@ -1,4 +1,5 @@
 import CacheEngine
+import HTTPCaching
 import TileStore
 
 /// A fetch that brought nothing: what to tell the caller, and what it means for the next one.
@@ -10,7 +11,7 @@ struct FetchFailure: Error, Sendable {
     /// Whether asking again soon makes sense.
     var mayPass = false
     /// What it says about the host, and not only about this tile.
-    var blame = FailureLog.Blame.none
+    var blame = OriginSetback.Blame.none
     /// What the host asked for.
     var retryAfter: Duration?
 }
@@ -22,7 +23,7 @@ extension FetchFailure {
         self.init(
             error: TileCacheError(.noAnswer, "\(key): \(failure.message)", key: key, cause: failure),
             setback: isAnswer ? .refused : .unreachable, mayPass: !isAnswer && failure.code != .nameNotFound,
-            blame: !isAnswer && failure.code != .truncated ? .host : .none)
+            blame: !isAnswer && failure.code != .truncated ? .silent : .none)
     }
 
     /// An answer that is neither a tile nor its absence.
@@ -39,7 +40,7 @@ extension FetchFailure {
         error.retryAfter = retryAfter
         self.init(
             error: error, setback: .refused, mayPass: mayPass,
-            blame: status == 429 ? .host : status >= 500 ? .error : .none, retryAfter: retryAfter)
+            blame: status == 429 ? .overloaded : status >= 500 ? .error : .none, retryAfter: retryAfter)
     }
 
     /// An answer that is not believed.
@@ -48,13 +49,19 @@ extension FetchFailure {
     }
 
     /// The tile or the host is left alone for now.
-    init(_ wait: FailureLog.Wait, key: TileKey, now: UInt64) {
+    init(_ wait: OriginHealth.Wait, key: TileKey, now: UInt64) {
         let left = Duration.nanoseconds(Int64(clamping: wait.until > now ? wait.until - now : 0))
         let seconds = left.components.seconds + 1
         self.init(
             error: TileCacheError(
                 .waiting, "\(key): it or its host failed lately; it is asked again in \(seconds) s", key: key,
                 retryAfter: left),
-            setback: wait.setback)
+            setback: wait.failure == .unreachable ? .unreachable : .refused)
+    }
+
+    /// What it says about the host and the tile.
+    var judgement: OriginHealth.Judgement {
+        let failure: OriginFailure = setback == .unreachable ? .unreachable : .status(error.status ?? 200)
+        return .failed(OriginSetback(blame, failure, retryAfter: retryAfter))
     }
 }

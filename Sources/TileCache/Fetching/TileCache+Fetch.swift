@@ -35,7 +35,7 @@ extension TileCache {
         let place = order.source.template.url(for: tile)
         if place.scheme == .file { return try await readFile(place, order) }
         if let landed = try await landedMeanwhile(order) { return landed }
-        if let wait = failures.wait(for: order.key) {
+        if let wait = wait(for: order.key) {
             throw FetchFailure(wait, key: order.key, now: clock.ticks())
         }
         var attempt = 1
@@ -48,13 +48,16 @@ extension TileCache {
                 last = failure
                 // A stale tile now is better than a fresh one in a while.
                 guard failure.mayPass, order.stored == nil, attempt < max(order.source.attempts, ticket.terms.attempts),
-                    let wait = failures.wait(for: order.key), let pause = inlinePause(wait)
+                    let wait = wait(for: order.key), let pause = inlinePause(wait)
                 else { throw failure }
                 attempt += 1
                 try await clock.sleep(pause)
             }
         }
     }
+
+    /// Whether a tile is left alone for now, because it failed lately.
+    func wait(for key: TileKey) -> OriginHealth.Wait? { health.wait(for: key.hashValue) }
 
     /// The place of the tile, if the source has one there.
     func address(of order: FetchOrder) throws -> TileAddress {
@@ -85,7 +88,7 @@ extension TileCache {
             let host = Self.host(of: request)
             try checkTerms(request, order, ticket)
             // Nobody stands in line for a host that is left alone.
-            if let wait = failures.wait(forHost: host) {
+            if let wait = health.wait(forOrigin: host) {
                 throw FetchFailure(wait, key: order.key, now: clock.ticks())
             }
             let (asked, before) = (request, redirects)
@@ -109,23 +112,24 @@ extension TileCache {
         // Closing cancels one fetch after another, and the slot of one may go to the next before its turn.
         if flights.isClosed { throw CancellationError() }
         // Those before this one in the line may have failed meanwhile.
-        let pass = failures.ask(host: host)
-        if case .wait(let wait) = pass { throw FetchFailure(wait, key: order.key, now: clock.ticks()) }
+        let leave = health.leave(for: host)
+        if case .wait(let failure, let until) = leave {
+            throw FetchFailure(
+                OriginHealth.Wait(until: until, failure: failure), key: order.key, now: clock.ticks())
+        }
         let sentAt = clock.ticks()
         do {
             let hop = try await exchange(request, redirects, order, host, from: first, ticket)
             switch hop {
-            case .tile: failures.succeeded(order.key, host: host)
-            case .elsewhere: failures.answered(host: host)
+            case .tile: health.answered(host, order.key.hashValue, sentAt: sentAt)
+            case .elsewhere: health.answered(host, sentAt: sentAt)
             }
             return hop
         } catch let failure as FetchFailure {
-            failures.failed(
-                order.key, host: host, setback: failure.setback, blame: failure.blame, sentAt: sentAt,
-                retryAfter: failure.retryAfter)
+            health.judge(host, order.key.hashValue, failure.judgement, sentAt: sentAt)
             throw failure
         } catch {
-            if pass == .go(isProbe: true) { failures.abandoned(host: host) }
+            if leave == .probe { health.abandoned(host) }
             throw error
         }
     }
@@ -161,7 +165,7 @@ extension TileCache {
     }
 
     /// How long a caller is kept waiting for another attempt; `nil` if that would be too long.
-    private func inlinePause(_ wait: FailureLog.Wait) -> Duration? {
+    private func inlinePause(_ wait: OriginHealth.Wait) -> Duration? {
         let now = clock.ticks()
         let left = wait.until > now ? wait.until - now : 0
         return left <= 5_000_000_000 ? .nanoseconds(Int64(left)) : nil
@@ -295,7 +299,7 @@ extension TileCache {
         default:
             throw FetchFailure(
                 status: status, key: order.key, host: host,
-                retryAfter: retryAfter(answer.head.headerFields, now: receivedAt))
+                retryAfter: retryAfter(answer.head.headerFields, now: HTTPDate(receivedAt)))
         }
     }
 
@@ -370,7 +374,7 @@ extension TileCache {
     /// Reports a server whose clock is ahead of this machine's.
     private func reportClock(_ record: AnswerRecord, _ order: FetchOrder, _ host: String) {
         guard record.freshness.dateAhead > 60, let report = configuration.onEvent else { return }
-        guard failures.reportsClock(of: host) else { return }
+        guard health.reportsClock(of: host) else { return }
         report(.dateInFuture(order.key, host: host, seconds: record.freshness.dateAhead))
     }
 

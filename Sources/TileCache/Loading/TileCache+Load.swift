@@ -137,7 +137,7 @@ extension TileCache {
         _ source: TileSource, _ key: TileKey, _ stored: StoredTile, isHeld: Bool = false, isBulk: Bool = false
     ) {
         // A refresh that failed is not tried, and not reported, again with every tile that is served meanwhile.
-        guard failures.wait(for: key) == nil else { return }
+        guard wait(for: key) == nil else { return }
         let flight = FlightKey(key: key, isStored: true)
         flights.start(flight, priority: .refresh) { ticket in
             do {

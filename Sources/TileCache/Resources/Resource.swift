@@ -11,15 +11,13 @@ struct ResourceParts: Sendable {
     let use: CacheUse
     let flights = Flights()
     let changes = Changes()
-    let health: OriginHealth
     let budget = StagingBudget(limit: 2 * Self.storedBodyBytes)
     let drivers = Drivers()
 
-    init(isShared: Bool, clock: CacheClock) {
+    init(isShared: Bool) {
         use = CacheUse(
             policy: CachePolicy(kind: isShared ? .shared : .private, usesHeuristic: true),
             storedBodyBytes: Self.storedBodyBytes, name: "swift-tile-cache")
-        health = OriginHealth(ticks: clock.ticks, random: clock.random)
     }
 }
 
@@ -86,8 +84,10 @@ struct Resource: Sendable {
     /// The same, asked for by the cache itself.
     var refreshing: Resource { Resource(self, request.refreshing) }
 
-    /// What tells one question to the server from another.
-    var question: Int { request.target.hashValue }
+    /// The server, as what is known of its failures names it.
+    var host: String { head.host }
+    /// What tells one question from another.
+    var question: Int { request.question(to: origin) }
 
     /// Which URLs of the server have keys.
     var scope: ResourceScope {

@@ -94,8 +94,8 @@ final class ResourceExchange {
             let inbox = inbox
             let waits = parts.changes.waitForWriting(key) { inbox.put(.transaction(.written(waited: true))) }
             return waits ? nil : .written(waited: false)
-        case .askLeave: return .leave(parts.health.leave(for: resource.origin, resource.question))
-        case .abandonProbe: parts.health.abandoned(resource.origin, resource.question)
+        case .askLeave: return .leave(cache.health.leave(for: resource.host, resource.question))
+        case .abandonProbe: cache.health.abandoned(resource.host, resource.question)
         case .fetch(let forwarding, let joining, let isProbe): return fetch(forwarding, joining, isProbe)
         case .startPatience: startPatience()
         case .leaveFill:
@@ -195,14 +195,14 @@ final class ResourceExchange {
     }
 
     private func refreshBehind(_ candidate: Candidate) {
-        let leave = parts.health.leave(for: resource.origin, resource.question)
+        let leave = cache.health.leave(for: resource.host, resource.question)
         if case .wait = leave { return }
         let refreshing = resource.refreshing
         let forwarding = Forwarding(refreshing.request, candidate, .stale)
         guard let key = Fill.flightKey(refreshing.request, forwarding),
             let ticket = parts.flights.start(key, isOpen: true)
         else {
-            if leave == .probe { parts.health.abandoned(resource.origin, resource.question) }
+            if leave == .probe { cache.health.abandoned(resource.host, resource.question) }
             return
         }
         _ = ResourceFill.begin(cache, refreshing, forwarding, ticket, owner: nil, isProbe: leave == .probe)

@@ -41,6 +41,8 @@ final class ResourceFill {
     private var ticket: Flights.Ticket?
     private var permit: Changes.Permit?
     private var call: Task<Void, Never>?
+    /// When the question went out, in ticks.
+    private var sentAt: UInt64?
     private var route = Fill.Route.drop
     /// The body of the answer to the question that is out; `nil` before it is there.
     private var body: Data?
@@ -146,10 +148,8 @@ final class ResourceFill {
         case .cancelOrigin:
             call?.cancel()
             call = nil
-        case .judge(let failure?, let isConnecting):
-            parts.health.failed(resource.origin, resource.question, failure, isConnecting: isConnecting)
-        case .judge(nil, _): parts.health.answered(resource.origin, resource.question)
-        case .abandonProbe: parts.health.abandoned(resource.origin, resource.question)
+        case .judge(let judgement): cache.health.judge(resource.host, resource.question, judgement, sentAt: sentAt)
+        case .abandonProbe: cache.health.abandoned(resource.host, resource.question)
         case .report(let trouble): report(trouble)
         case .settle(let gone, let job):
             for key in gone { await settle(key) }
@@ -194,6 +194,7 @@ final class ResourceFill {
 
     private func ask(_ fields: HTTPFields) {
         (body, route) = (nil, .drop)
+        sentAt = cache.clock.ticks()
         let (cache, resource, inbox) = (cache, resource, inbox)
         let outgoing = resource.outgoing(fields)
         call = Task {

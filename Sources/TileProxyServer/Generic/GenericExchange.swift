@@ -44,6 +44,7 @@ final class GenericExchange: @unchecked Sendable {
 
     private var cache: GenericCache { proxy.cache }
     private var request: CacheRequest { transaction.request }
+    private var question: Int { request.question(to: route.origin.name) }
 
     /// Begins.
     func start() {
@@ -69,8 +70,8 @@ final class GenericExchange: @unchecked Sendable {
             let loop = proxy.loop
             let waits = cache.changes.waitForWriting(key) { loop.execute { self.take(.written(waited: true)) } }
             if !waits { take(.written(waited: false)) }
-        case .askLeave: take(.leave(cache.health.leave(for: route.origin.name, request.question)))
-        case .abandonProbe: cache.health.abandoned(route.origin.name, request.question)
+        case .askLeave: take(.leave(cache.health.leave(for: route.origin.name, question)))
+        case .abandonProbe: cache.health.abandoned(route.origin.name, question)
         case .fetch(let forwarding, let joining, let isProbe): fetch(forwarding, joining, isProbe)
         case .startPatience: startPatience()
         case .leaveFill:
@@ -150,13 +151,13 @@ final class GenericExchange: @unchecked Sendable {
     }
 
     private func refreshBehind(_ candidate: Candidate) {
-        let leave = cache.health.leave(for: route.origin.name, request.question)
+        let leave = cache.health.leave(for: route.origin.name, question)
         if case .wait = leave { return }
         let refreshing = request.refreshing
         let forwarding = Forwarding(refreshing, candidate, .stale)
         guard let key = Fill.flightKey(refreshing, forwarding), let ticket = cache.flights.start(key, isOpen: true)
         else {
-            if leave == .probe { cache.health.abandoned(route.origin.name, request.question) }
+            if leave == .probe { cache.health.abandoned(route.origin.name, question) }
             return
         }
         GenericFill(proxy, route, keys, refreshing, forwarding, ticket, owner: nil, isProbe: leave == .probe)
@@ -210,11 +211,6 @@ private struct WeakExchange {
     weak var exchange: GenericExchange?
 
     init(_ exchange: GenericExchange) { self.exchange = exchange }
-}
-
-extension CacheRequest {
-    /// What tells one question to the origin from another.
-    var question: Int { target.hashValue }
 }
 
 extension Answered.CacheResult {

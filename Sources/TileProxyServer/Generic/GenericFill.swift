@@ -26,6 +26,8 @@ final class GenericFill: @unchecked Sendable {
     private var permit: Changes.Permit?
     private var call: UpstreamCall?
     private var askedAt = NIODeadline.uptimeNanoseconds(0)
+    /// The same by the clock of ``OriginHealth``.
+    private var sentAt: UInt64 = 0
     private var length: Int64?
     private var hasHead = false
     private var trailers: HTTPFields?
@@ -58,6 +60,7 @@ final class GenericFill: @unchecked Sendable {
 
     private var cache: GenericCache { proxy.cache }
     private var request: CacheRequest { fill.request }
+    private var question: Int { request.question(to: route.origin.name) }
 
     /// Begins.
     func start(looksAgain: Bool) {
@@ -84,8 +87,8 @@ final class GenericFill: @unchecked Sendable {
         case .cancelOrigin:
             call?.cancel()
             call = nil
-        case .judge(let failure, let isConnecting): judge(failure, isConnecting: isConnecting)
-        case .abandonProbe: cache.health.abandoned(route.origin.name, request.question)
+        case .judge(let judgement): cache.health.judge(route.origin.name, question, judgement, sentAt: sentAt)
+        case .abandonProbe: cache.health.abandoned(route.origin.name, question)
         case .report(let trouble): report(trouble)
         case .settle(let gone, let job):
             call?.pause()
@@ -120,15 +123,6 @@ final class GenericFill: @unchecked Sendable {
             _ = relay?.finish(trailers: trailers)
             owner.take(.told(news))
         case .found, .confirmed, .useStale, .failed: owner.take(.told(news))
-        }
-    }
-
-    /// Tells what became of the question, for those who could do without an answer.
-    private func judge(_ failure: OriginFailure?, isConnecting: Bool) {
-        if let failure {
-            cache.health.failed(route.origin.name, request.question, failure, isConnecting: isConnecting)
-        } else {
-            cache.health.answered(route.origin.name, request.question)
         }
     }
 
@@ -182,6 +176,7 @@ final class GenericFill: @unchecked Sendable {
 
     private func ask(_ fields: HTTPFields) {
         askedAt = .now()
+        sentAt = cache.settings.ticks()
         var fields = fields
         proxy.ownVia.add(to: &fields)
         if request.takesTrailers {

@@ -1,8 +1,8 @@
+import HTTPCaching
 import HTTPTypes
 import Testing
-import TileStore
 
-@testable import TileCache
+@testable import CacheEngine
 
 @Suite(.timeLimit(.minutes(60)))
 struct RetryAfterTests {
@@ -17,11 +17,11 @@ struct RetryAfterTests {
             ("Mon, 01 Jan 1990 00:00:00 GMT", 0), ("Fri, 31 Dec 9999 23:59:59 GMT", 3600),
         ] as [(String, Int64?)])
     func secondsAndDatesAreReadAndBounded(text: String, expected: Int64?) {
-        let found = retryAfter([.retryAfter: text], now: Timestamp(seconds: 1_700_000_000))
+        let found = retryAfter([.retryAfter: text], now: HTTPDate(seconds: 1_700_000_000))
         #expect(found == expected.map { Duration.seconds($0) })
     }
 
     @Test func withoutTheFieldThereIsNoWait() {
-        #expect(retryAfter([:], now: Timestamp(seconds: 0)) == nil)
+        #expect(retryAfter([:], now: HTTPDate(seconds: 0)) == nil)
     }
 }
