@@ -1,5 +1,5 @@
 package import HTTPCaching
-package import TileStore
+import TileStore
 
 /// How origins that fail are left alone: a value that each use of the engine gives.
 package struct OriginRules: Hashable, Sendable {
