@@ -40,17 +40,9 @@ package final class ScriptedOrigin: Sendable {
     /// - Parameter readsBodies: Whether the requests' bodies are read before they are answered.
     package init(readsBodies: Bool = true, _ script: @escaping Script) throws {
         let listener = socket(AF_INET, Wire.stream, 0)
-        var address = loopback(0)
-        var size = socklen_t(MemoryLayout<sockaddr_in>.size)
-        let port = withUnsafeMutablePointer(to: &address) { pointer in
-            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { raw -> in_port_t? in
-                guard bind(listener, raw, size) == 0, listen(listener, 512) == 0, getsockname(listener, raw, &size) == 0
-                else { return nil }
-                return UnsafeRawPointer(raw).load(as: sockaddr_in.self).sin_port.bigEndian
-            }
-        }
-        guard let port else { throw WireError(what: "listen: \(errno)") }
-        self.port = Int(port)
+        let isBound = try withLoopback(0) { bind(listener, $0, $1) == 0 && listen(listener, 512) == 0 }
+        guard isBound, let port = boundPort(listener) else { throw WireError(what: "listen: \(errno)") }
+        self.port = port
         let state = Locked(State(listener: listener))
         self.state = state
         Thread.detachNewThread {

@@ -1,4 +1,5 @@
 import Foundation
+import NIOCore
 
 #if canImport(Glibc)
 import Glibc
@@ -46,11 +47,7 @@ package final class Wire {
 
     /// Connects to a port on the loopback.
     package func connect(to port: Int) throws {
-        var address = loopback(port)
-        let size = socklen_t(MemoryLayout<sockaddr_in>.size)
-        let status = withUnsafePointer(to: &address) { pointer in
-            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { systemConnect(descriptor, $0, size) }
-        }
+        let status = try withLoopback(port) { systemConnect(descriptor, $0, $1) }
         guard status == 0 else { throw WireError(what: "connect: \(errno)") }
     }
 
@@ -160,10 +157,21 @@ package struct WireError: Error {
     package init(what: String) { self.what = what }
 }
 
-func loopback(_ port: Int) -> sockaddr_in {
-    var address = sockaddr_in()
-    address.sin_family = sa_family_t(AF_INET)
-    address.sin_port = in_port_t(port).bigEndian
-    address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-    return address
+/// Runs a body with a port's address on the loopback.
+///
+/// The address is made by NIO: which module the members of `sockaddr_in` belong to is not the same in every build.
+func withLoopback<R>(_ port: Int, _ body: (UnsafePointer<sockaddr>, socklen_t) -> R) throws -> R {
+    try SocketAddress(ipAddress: "127.0.0.1", port: port).withSockAddr { body($0, socklen_t($1)) }
+}
+
+/// The port that a socket is bound to.
+func boundPort(_ descriptor: Int32) -> Int? {
+    withUnsafeTemporaryAllocation(byteCount: 128, alignment: 16) { room in
+        var size = socklen_t(room.count)
+        guard let start = room.baseAddress,
+            getsockname(descriptor, start.assumingMemoryBound(to: sockaddr.self), &size) == 0
+        else { return nil }
+        // Behind the family, in network order, on every system.
+        return Int(UInt16(bigEndian: start.loadUnaligned(fromByteOffset: 2, as: UInt16.self)))
+    }
 }
