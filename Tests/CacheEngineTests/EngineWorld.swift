@@ -65,7 +65,6 @@ final class EngineWorld {
         var hasHead = false
         var isComplete = false
         var isPaused = false
-        var isForgotten = false
         var route = Fill.Route.drop
         var answer = EngineStep.Answer.broken
         var isOver = false
@@ -377,7 +376,7 @@ final class EngineWorld {
             pending.append { [weak self] in
                 self?.carryOut(job, question) { self?.take(.updated($0), question) }
             }
-        case .startForgetting: question.isForgotten = true
+        case .startForgetting: break
         case .end(let news):
             question.isOver = true
             question.ends += 1
