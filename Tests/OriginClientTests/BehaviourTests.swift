@@ -3,6 +3,7 @@ import NIOConcurrencyHelpers
 import NIOCore
 import Testing
 import TileCacheTesting
+import TileStoreTesting
 
 @testable import OriginClient
 

@@ -3,6 +3,7 @@ import NIOCore
 import NIOEmbedded
 import Testing
 import TileCacheTesting
+import TileStoreTesting
 
 @testable import OriginClient
 

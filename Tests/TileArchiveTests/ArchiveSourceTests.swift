@@ -9,7 +9,7 @@ import TileStore
 import TileStoreTesting
 
 /// Archives as sources of a cache.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct ArchiveSourceTests {
     private let scratch: Scratch
     init() throws { scratch = try Scratch() }

@@ -5,7 +5,7 @@ import TileArchive
 import TileStoreTesting
 
 /// What lets a transfer of any size run in little memory, and gzip.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct BoundedMemoryTests {
     struct Record: Comparable, BitwiseCopyable {
         var key: UInt64

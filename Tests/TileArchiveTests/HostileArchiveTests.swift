@@ -6,7 +6,7 @@ import TileStore
 import TileStoreTesting
 
 /// Archives that are made to cost time, memory or disk.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct HostileArchiveTests {
     private let scratch: Scratch
     init() throws { scratch = try Scratch() }

@@ -6,7 +6,7 @@ import TileStore
 import TileStoreTesting
 
 /// Batches of an import overlap, and nobody can tell.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct ImportPipelineTests {
     private let scratch: Scratch
     init() throws { scratch = try Scratch() }

@@ -14,7 +14,7 @@ import Darwin
 #endif
 
 /// MBTiles files that are written while they are open, and tiles that are had without waiting.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct MBTilesChangeTests {
     private let scratch: Scratch
     init() throws { scratch = try Scratch() }

@@ -3,8 +3,9 @@ import GRDB
 import Testing
 import TileArchive
 import TileStore
+import TileStoreTesting
 
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct MBTilesReaderTests {
     private let scratch: Scratch
     init() throws { scratch = try Scratch() }

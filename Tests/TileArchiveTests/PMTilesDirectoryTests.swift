@@ -4,7 +4,7 @@ import Testing
 import TileArchive
 import TileStoreTesting
 
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct PMTilesDirectoryTests {
     private func parse(_ bytes: Data, tiles: Range<UInt64> = 0..<1000, data: UInt64 = 10_000) throws -> [PMTilesEntry] {
         try PMTilesDirectory(bytes, tiles: tiles, dataLength: data, leavesLength: 500, name: "d").entries

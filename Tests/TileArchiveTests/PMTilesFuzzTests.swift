@@ -5,7 +5,7 @@ import TileArchive
 import TileStoreTesting
 
 /// Files that were changed at random are refused, or read within bounds; never is there a crash or an endless walk.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct PMTilesFuzzTests {
     /// A sound file with leaves, runs and gzip, small enough to be hit everywhere.
     private static let sound: Data = {

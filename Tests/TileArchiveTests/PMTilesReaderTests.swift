@@ -3,8 +3,9 @@ import Foundation
 import Testing
 import TileArchive
 import TileStore
+import TileStoreTesting
 
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct PMTilesReaderTests {
     private let scratch: Scratch
     init() throws { scratch = try Scratch() }

@@ -7,7 +7,7 @@ import TileStore
 import TileStoreTesting
 
 /// What packages say of their tiles.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct PackagedMetadataTests {
     private let scratch: Scratch
     init() throws { scratch = try Scratch() }

@@ -2,9 +2,10 @@ import Foundation
 import Testing
 import TileArchive
 import TileStore
+import TileStoreTesting
 
 /// Real files, where the folder with them is named by `TILE_TEST_DATA`.
-@Suite(.serialized, .timeLimit(.minutes(60)), .ownThreads)
+@Suite(.serialized, .timeLimit(.minutes(60)), .ownCores)
 struct RealArchiveTests {
     static let folder = ProcessInfo.processInfo.environment["TILE_TEST_DATA"]
 

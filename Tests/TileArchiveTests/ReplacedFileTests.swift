@@ -14,7 +14,7 @@ import Darwin
 #endif
 
 /// Exports over files that are there already.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct ReplacedFileTests {
     private let scratch: Scratch
     init() throws { scratch = try Scratch() }

@@ -2,7 +2,7 @@ import Testing
 import TileArchive
 import TileStoreTesting
 
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct TileIDTests {
     /// Computed with the format's own readers: https://github.com/protomaps/PMTiles, `zxy_to_tileid`.
     @Test(arguments: [

@@ -7,7 +7,7 @@ import TileStore
 import TileStoreTesting
 
 /// From archives into stores and back.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct TransferTests {
     private let scratch: Scratch
     init() throws { scratch = try Scratch() }

@@ -163,7 +163,7 @@ struct RendererTests {
     }
 
     /// Several threads with a context each, as MapKit does.
-    @Test(.ownThreads) func manyThreadsDrawAtOnce() async throws {
+    @Test(.ownCores) func manyThreadsDrawAtOnce() async throws {
         let lab = try MapLab()
         let tiles = try (0..<6).map { try tile(6, $0, 9) }
         for tile in tiles.prefix(3) { try lab.put(tile) }

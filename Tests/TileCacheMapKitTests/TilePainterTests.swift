@@ -2,6 +2,7 @@ import Foundation
 import HTTPTypes
 import Testing
 import TileStore
+import TileStoreTesting
 
 @testable import TileCache
 @testable import TileCacheMapKit
@@ -87,7 +88,7 @@ struct TilePainterTests {
     }
 
     /// Eight threads at a time, as MapKit does, the same place again and again.
-    @Test(.ownThreads) func manyThreadsLoadATileOnce() async throws {
+    @Test(.ownCores) func manyThreadsLoadATileOnce() async throws {
         let lab = try PainterLab()
         let tiles = try (0..<4).map { try tile(6, $0, 9) }
         let (arrived, release) = AsyncStream.makeStream(of: Void.self)

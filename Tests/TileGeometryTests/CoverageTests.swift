@@ -115,7 +115,7 @@ private func polygon(_ rings: [[Corner]]) throws -> RegionShape {
     return .polygon(try GeoPolygon(places[0], holes: Array(places.dropFirst())))
 }
 
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct GeoRegionTests {
     @Test(arguments: Seeds.list(60))
     func aPolygonCoversWhatBruteForceFinds(seed: UInt64) throws {

@@ -2,7 +2,7 @@ import Testing
 import TileGeometry
 import TileStoreTesting
 
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct GeoTileTests {
     private func place(_ longitude: Double, _ latitude: Double) throws -> GeoCoordinate {
         try GeoCoordinate(longitude: longitude, latitude: latitude)

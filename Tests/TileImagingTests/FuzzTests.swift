@@ -7,7 +7,7 @@ import TileStore
 import TileStoreTesting
 
 /// Bytes that were bent: a picture of the right size or an error of ours, and never a crash.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct FuzzTests {
     static let crop = PixelRect(x: 3, y: 2, width: 5, height: 6)
 

@@ -8,7 +8,7 @@ import TileStore
 import TileStoreTesting
 
 /// Real tiles of each format, where the folder with their archives is named by `TILE_TEST_DATA`.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct RealTileTests {
     static let folder = ProcessInfo.processInfo.environment["TILE_TEST_DATA"]
 

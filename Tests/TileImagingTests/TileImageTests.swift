@@ -4,8 +4,9 @@ import Foundation
 import Testing
 import TileImaging
 import TileStore
+import TileStoreTesting
 
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct TileImageTests {
     private func enlarged(_ data: Data, _ x: Int, _ y: Int, _ side: Int, to size: Int) throws -> Seen {
         try Seen(

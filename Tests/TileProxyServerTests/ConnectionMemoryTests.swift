@@ -2,6 +2,7 @@ import HTTPListener
 import NIOCore
 import Testing
 import TileStore
+import TileStoreTesting
 
 @testable import TileProxyServer
 

@@ -1,6 +1,7 @@
 import NIOCore
 import Testing
 import TileStore
+import TileStoreTesting
 
 @testable import TileProxyServer
 

@@ -1,5 +1,6 @@
 import Testing
 import TileStore
+import TileStoreTesting
 
 @testable import TileProxyServer
 

@@ -4,7 +4,7 @@ import TileStore
 import TileStoreTesting
 
 /// What befalls a cache from outside: cut and damaged files, foreign folders, links, clocks, other processes.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct AccidentTests {
     // MARK: The manifest
 

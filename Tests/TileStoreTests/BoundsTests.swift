@@ -7,7 +7,7 @@ import TileStoreTesting
 /// Numbers of names, entries and blobs have a fixed width.
 ///
 /// What comes beyond is refused, and never said to be stored.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct BoundsTests {
     private let clock = ManualClock()
     private let disk: SimulatedDisk

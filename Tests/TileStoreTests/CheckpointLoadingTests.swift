@@ -5,7 +5,7 @@ import TileStoreTesting
 @testable import TileStore
 
 /// However a checkpoint is read, in halves by several threads or line by line, the same tables come of it.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct CheckpointLoadingTests {
     private static var configuration: StoreConfiguration {
         var configuration = Lab.plain

@@ -1,8 +1,9 @@
 import Foundation
 import Testing
+import TileStoreTesting
 @testable import TileStore
 
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct CompactionTests {
     /// So many puts make the store compact by itself; who asks for it meanwhile waits for that, and is not sent away.
     @Test func askingWhileTheStoreCompactsByItselfIsNoError() throws {

@@ -3,7 +3,7 @@ import TileStore
 import TileStoreTesting
 
 /// The process is killed, or the power is cut, at every operation of a script.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct CrashSweepTests {
     @Test(
         "Killed at any operation, a cache has the state of before or after the step", arguments: 0..<8 as Range<UInt64>)

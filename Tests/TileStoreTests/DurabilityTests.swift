@@ -4,7 +4,7 @@ import TileStore
 import TileStoreTesting
 
 /// What a power cut, a full disk and a start of the machine that cannot be told leave.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct DurabilityTests {
     private func configuration(durable: Bool) -> StoreConfiguration {
         var configuration = Lab.plain

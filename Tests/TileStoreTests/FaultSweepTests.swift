@@ -4,7 +4,7 @@ import TileStore
 import TileStoreTesting
 
 /// One operation after the other of a script fails.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct FaultSweepTests {
     struct Kind: CustomTestStringConvertible, Sendable {
         var name: String

@@ -4,7 +4,7 @@ import TileStore
 import TileStoreTesting
 
 /// Who may read what a cache's folder holds, and what is said where there can be no cache.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct FolderRightsTests {
     private func rights(_ path: String) throws -> Int {
         let attributes = try FileManager.default.attributesOfItem(atPath: path)

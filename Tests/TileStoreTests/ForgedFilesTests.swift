@@ -5,7 +5,7 @@ import TileStoreTesting
 @testable import TileStore
 
 /// Files in a cache's folder that somebody forged, damaged or left behind: they are passed over and never trap or hang.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct ForgedFilesTests {
     /// A line with a right checksum; `body` is an object without its closing brace.
     static func line(_ body: String) -> [UInt8] {

@@ -6,7 +6,7 @@ import TileStoreTesting
 /// The second reader, written in Python from Docs/on-disk-format.md alone, reads what the store writes.
 ///
 /// Scripts/check-format.sh does the same with caches that `tilegc` makes; those have no uses, regions and rotations.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct FormatTests {
     private static let reader = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
         .appendingPathComponent("../../Scripts/read-cache.py").standardizedFileURL.path

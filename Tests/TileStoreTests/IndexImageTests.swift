@@ -5,7 +5,7 @@ import TileStoreTesting
 @testable import TileStore
 
 /// Opening by the index image gives what opening by the manifest gives, or is not done.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct IndexImageTests {
     private static func configuration(_ images: StoreConfiguration.IndexImages) -> StoreConfiguration {
         var configuration = Lab.plain

@@ -6,7 +6,7 @@ import TileStoreTesting
 /// Keys spread over the cells of the indexes, whatever part of the world they are from.
 ///
 /// A slip in an expression once let every key begin at the first cell of its segment: all was found, half a segment later.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct IndexSpreadTests {
     struct Shape: Sendable, CustomTestStringConvertible {
         var testDescription: String

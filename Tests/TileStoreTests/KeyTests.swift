@@ -2,7 +2,7 @@ import Testing
 import TileStore
 import TileStoreTesting
 
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct KeyTests {
     @Test(
         "A key's text is parsed back to the same key",

@@ -4,7 +4,7 @@ import TileStore
 import TileStoreTesting
 
 /// A hundred times as many entries as the other tests have, on the real disk: what goes in slices is cut into many.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct LargeCacheTests {
     #if DEBUG
     // Without optimisation, and even more with the thread sanitizer, each step takes ten times as long.

@@ -4,7 +4,7 @@ import TileStore
 import TileStoreTesting
 
 /// Real lines of a manifest with fields at their extremes, and with right checksums.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct ManifestFuzzTests {
     private static let numbers = [
         "0", "1", "-1", "2", "28", "29", "31", "128", "599", "600", "65535", "65536", "16777216", "134217727",

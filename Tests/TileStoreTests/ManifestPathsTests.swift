@@ -4,7 +4,7 @@ import TileStore
 import TileStoreTesting
 
 /// The same records by different ways: entered from what was put, read back by another process, read by many threads.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct ManifestPathsTests {
     private static let hex = "0123456789abcdef"
 

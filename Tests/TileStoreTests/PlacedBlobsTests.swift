@@ -4,7 +4,7 @@ import TileStore
 import TileStoreTesting
 
 /// New blobs that are written where they belong: nobody finds a part of one, and none stays that nothing counts.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct PlacedBlobsTests {
     /// Forty new tiles, some of whose blobs are equal, of which some are refused.
     private static func batch(_ lab: Lab) -> [TilePut] {

@@ -1,8 +1,9 @@
 import Foundation
 import Testing
 import TileStore
+import TileStoreTesting
 
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct PutFromFileTests {
     private let metadata = TileMetadata(
         response: ResponseFields(mediaType: "image/png"), storedAt: Timestamp(seconds: 1_700_000_000),

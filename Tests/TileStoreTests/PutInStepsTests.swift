@@ -4,7 +4,7 @@ import TileStore
 import TileStoreTesting
 
 /// Batches that are at different steps at the same time.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct PutInStepsTests {
     private let lab: Lab
 

@@ -3,7 +3,7 @@ import TileStoreTesting
 
 @testable import TileStore
 
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct RegionTests {
     @Test("What is no region is refused")
     func refusals() throws {

@@ -8,7 +8,7 @@ import TileStoreTesting
 ///
 /// What was kept from the old ones (numbers of names, slots,
 /// plans) must not be used with the new ones, where it means something else.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct ReplacedTablesTests {
     private static let sources = ["a", "b"]
 

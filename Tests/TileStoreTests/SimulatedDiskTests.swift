@@ -4,7 +4,7 @@ import TileStore
 import TileStoreTesting
 
 /// The tool that the other tests stand on.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct SimulatedDiskTests {
     private func append(_ files: SimulatedFileSystem, _ path: String, _ bytes: [UInt8]) throws {
         let file = try files.open(path, .appendCreating)

@@ -6,7 +6,7 @@ import TileStoreTesting
 /// Seeded scripts on the store and on a model of dictionaries.
 ///
 /// `TILE_SEED=…` replays one seed, `TILE_SEEDS=n` runs n.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct StorePropertyTests {
     static let parts = 20
 

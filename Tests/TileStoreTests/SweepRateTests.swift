@@ -5,7 +5,7 @@ import TileStoreTesting
 @testable import TileStore
 
 /// What the store does by itself besides what it is asked for.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct SweepRateTests {
     @Test("Thousands of evictions have orphans looked for once a second, and keep no compaction waiting")
     func evictionsDoNotQueueASweepEach() throws {

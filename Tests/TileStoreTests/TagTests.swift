@@ -4,7 +4,7 @@ import TileStore
 import TileStoreTesting
 
 /// Entity tags come back as they were put, whoever reads them: the process that put them, and one that reads the journal.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct TagTests {
     @Test(arguments: [
         "\"\"", "\"b\"", "\"ab\"", "\"abc\"", "W/\"\"", "W/\"b\"", "W/\"ab\"", "W/\"", "\"", "W/", "b", "\"B\"",

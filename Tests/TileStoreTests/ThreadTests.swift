@@ -5,7 +5,7 @@ import TileStore
 import TileStoreTesting
 
 /// One store used by several threads at once, its own background work included; `make tsan` watches.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct ThreadTests {
     #if DEBUG
     private static let rounds = 150

@@ -1,8 +1,9 @@
 import Foundation
 import Testing
 import TileStore
+import TileStoreTesting
 
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct TimestampTests {
     @Test(
         "Times are printed as RFC 3339",

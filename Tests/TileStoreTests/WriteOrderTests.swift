@@ -3,7 +3,7 @@ import TileStore
 import TileStoreTesting
 
 /// The order of writes, one test for each rule: each fails when its rule is broken (Docs/invariants.md, "Mutations").
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct WriteOrderTests {
     @Test("Killed at any operation of an eviction, every entry still has its blob", arguments: [false, true])
     func theRecordComesBeforeTheUnlink(byEntries: Bool) throws {

@@ -1,6 +1,7 @@
 import Foundation
 import Testing
 import TileStore
+import TileStoreTesting
 
 #if canImport(Glibc)
 import Glibc

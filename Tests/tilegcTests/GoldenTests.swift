@@ -1,5 +1,6 @@
 import Foundation
 import Testing
+import TileStoreTesting
 
 /// Every command's report, as text and as JSON, on the sample cache.
 @Suite(.serialized, .timeLimit(.minutes(60)), .ownThreads)

@@ -2,6 +2,7 @@ import Foundation
 import Testing
 import TileArchive
 import TileStore
+import TileStoreTesting
 
 @testable import tilegc
 

@@ -1,5 +1,6 @@
 import Foundation
 import Testing
+import TileStoreTesting
 
 #if canImport(Glibc)
 import Glibc

@@ -1,5 +1,6 @@
 import Foundation
 import Testing
+import TileStoreTesting
 
 /// Real tiles, where the folder with their archives is named by `TILE_TEST_DATA`.
 @Suite(.serialized, .timeLimit(.minutes(60)), .ownThreads)

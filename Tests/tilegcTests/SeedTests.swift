@@ -3,6 +3,7 @@ import HTTPTypes
 import Testing
 import TileCacheTesting
 import TileStore
+import TileStoreTesting
 
 #if canImport(Glibc)
 import Glibc

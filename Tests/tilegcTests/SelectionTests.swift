@@ -1,6 +1,7 @@
 import Foundation
 import Testing
 import TileStore
+import TileStoreTesting
 
 /// SELECT, and what `gc`, `rm`, `expire` and `limit` do with it.
 @Suite(.serialized, .timeLimit(.minutes(60)), .ownThreads)

@@ -1,6 +1,7 @@
 import Foundation
 import Testing
 import TileStore
+import TileStoreTesting
 
 /// `import` and `export` of folders.
 @Suite(.serialized, .timeLimit(.minutes(60)), .ownThreads)

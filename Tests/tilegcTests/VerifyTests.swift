@@ -1,5 +1,6 @@
 import Foundation
 import Testing
+import TileStoreTesting
 
 /// What `verify` finds, what it does about it, and what the other commands do with a damaged cache.
 @Suite(.serialized, .timeLimit(.minutes(60)), .ownThreads)

@@ -2,6 +2,7 @@ import Foundation
 import NIOCore
 import Testing
 import TileStore
+import TileStoreTesting
 
 @testable import HTTPListener
 @testable import TileProxyServer

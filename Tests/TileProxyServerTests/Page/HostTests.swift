@@ -1,4 +1,5 @@
 import Testing
+import TileStoreTesting
 
 @testable import TileProxyServer
 

@@ -4,6 +4,7 @@ import HTTPTypes
 import Testing
 import TileCache
 import TileStore
+import TileStoreTesting
 
 @testable import TileProxyServer
 
