@@ -162,22 +162,9 @@ enum CacheFolder {
         guard let loaded else {
             throw StoreError(.damaged, "\(files.location)/manifest cannot be read; see tilegc verify")
         }
-        try sweepStaging(ledger)
+        try StagedFile.sweep(files, now: ledger.environment.now())
         makeReserve(ledger)
         return loaded
-    }
-
-    /// Removes files that writers left behind more than an hour ago.
-    private static func sweepStaging(_ ledger: Ledger) throws(FileError) {
-        let now = ledger.environment.now().seconds
-        for name in try ledger.files.list("staging") ?? [] {
-            let path = "staging/" + name
-            guard let status = try ledger.files.status(at: path), status.kind != .folder, status.modified < now - 3600
-            else {
-                continue
-            }
-            try ledger.files.unlink(path)
-        }
     }
 
     static let reserveSize = 1 << 20

@@ -1,10 +1,3 @@
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
 #if canImport(FoundationEssentials)
 package import FoundationEssentials
 #else
@@ -112,22 +105,27 @@ extension TileStore {
     /// Opens a blob's file, and hashes it if that is still to be done.
     ///
     /// `nil` if it is missing, of another length, no plain file, or has other bytes.
-    private func openBlob(_ digest: BlobDigest, size: Int, _ check: BlobCheck) throws(FileError) -> BlobFile? {
-        let path = digest.path
-        let opened: OpenFile
-        do throws(FileError) { opened = try files.open(path, .read) } catch {
-            if error.number == ENOENT || error.isForeignObject { return nil }
-            throw error
-        }
-        // It closes the descriptor, whatever comes next.
-        let file = BlobFile(files, opened, size: size, path: path)
-        let status = try files.status(of: opened)
-        guard status.kind == .file, status.size == Int64(size) else { return nil }
+    func openBlob(_ digest: BlobDigest, size: Int, _ check: BlobCheck) throws(FileError) -> BlobFile? {
+        guard let file = try openBlob(digest, size: size) else { return nil }
         if needsCheck(check) {
             guard try file.hashes(to: digest) else { return nil }
             if !check.isVerified { markVerified(digest, in: check.tables) }
         }
         return file
+    }
+
+    /// Opens a blob's file; `nil` if it is missing, of another length, or no plain file.
+    func openBlob(_ digest: BlobDigest, size: Int) throws(FileError) -> BlobFile? {
+        let path = digest.path
+        let opened: OpenFile
+        do throws(FileError) { opened = try files.open(path, .read) } catch {
+            if error.number == Errno.noEntry || error.isForeignObject { return nil }
+            throw error
+        }
+        // It closes the descriptor, whatever comes next.
+        let file = BlobFile(files, opened, size: size, path: path)
+        let status = try files.status(of: opened)
+        return status.kind == .file && status.size == Int64(size) ? file : nil
     }
 }
 

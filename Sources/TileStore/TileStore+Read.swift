@@ -188,7 +188,7 @@ extension TileStore {
     private func loadBlob(
         _ digest: BlobDigest, size: Int, _ check: BlobCheck, onlyCached: Bool
     ) throws(FileError) -> Data? {
-        if size > Self.looksFirst, try status(of: digest, isNot: size) { return nil }
+        if size > Self.mostAtOnce, try status(of: digest, isNot: size) { return nil }
         guard let memory = malloc(size + 1) else { throw FileError("allocate for", digest.path, ENOMEM) }
         let buffer = UnsafeMutableRawBufferPointer(start: memory, count: size + 1)
         do throws(FileError) {
@@ -258,8 +258,9 @@ extension TileStore {
         }
     }
 
-    /// Blobs of more bytes are looked at before memory is taken for them: a damaged manifest may say any size.
-    private static var looksFirst: Int { 1 << 20 }
+    /// Blobs of more bytes are looked at before memory is taken for them, since a damaged manifest may say any size; and
+    /// where their bytes are not returned, they are read in pieces.
+    static var mostAtOnce: Int { 1 << 20 }
 
     private func status(of digest: BlobDigest, isNot size: Int) throws(FileError) -> Bool {
         guard let status = try files.status(at: digest.path) else { return true }
@@ -270,7 +271,7 @@ extension TileStore {
     ///
     /// - Throws: What the disk or the process's limits answered, which says nothing about the blob.
     func isIntact(_ digest: BlobDigest, _ size: Int) throws(FileError) -> Bool {
-        if size > Self.looksFirst, try status(of: digest, isNot: size) { return false }
+        if size > Self.mostAtOnce { return try openBlob(digest, size: size)?.hashes(to: digest) ?? false }
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: size + 1, alignment: 8)
         defer { buffer.deallocate() }
         let count: Int?

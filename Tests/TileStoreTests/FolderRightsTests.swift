@@ -23,6 +23,9 @@ struct FolderRightsTests {
             try store.put(payload, for: TileKey("a/9/\(number)/0"), metadata: metadata)
         }
         try store.put(Data(count: 200_000), for: TileKey("a/9/99/0"), metadata: metadata)
+        let writer = try store.beginBody(limit: 5000, inMemoryUpTo: 0)
+        try Data(repeating: 7, count: 5000).withUnsafeBytes { try writer.append($0) }
+        try writer.commit(for: TileKey("a/9/98/0"), metadata: metadata)
         _ = try store.compact()
         try store.close()
         var found: [String: Int] = ["": try rights(folder)]

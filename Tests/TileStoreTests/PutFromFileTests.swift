@@ -24,14 +24,32 @@ struct PutFromFileTests {
         try store.close()
     }
 
-    @Test func aFileThatCannotBeReadIsAnErrorThatNamesIt() throws {
+    @Test(arguments: [0, 256 << 10, (256 << 10) + 1, 3_000_000])
+    func aFileOfAnySizeIsStoredWhole(size: Int) throws {
+        let folder = TemporaryFolder()
+        let store = try TileStore(at: folder.path + "/cache")
+        let path = folder.path + "/ocean.png"
+        let data = Data((0..<size).map { UInt8(truncatingIfNeeded: $0 &* 7 &+ $0 >> 8) })
+        try data.write(to: URL(fileURLWithPath: path))
+        let key = try TileKey("osm/3/4/5")
+        for isNew in [true, false] {
+            let outcome = try store.put(fileAt: path, for: key, metadata: metadata)
+            #expect(outcome == .stored(blob: data.withUnsafeBytes { BlobDigest(hashing: $0) }, newBlob: isNew))
+        }
+        #expect(try store.read(key)?.data == data)
+        try store.close()
+        #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path + "/cache/staging") == [])
+    }
+
+    @Test(arguments: ["nothing.png", "objects"])
+    func aFileThatCannotBeReadIsAnErrorThatNamesIt(name: String) throws {
         let folder = TemporaryFolder()
         let store = try TileStore(at: folder.path)
         let key = try TileKey("osm/3/4/5")
         let error = #expect(throws: StoreError.self) {
-            try store.put(fileAt: folder.path + "/nothing.png", for: key, metadata: metadata)
+            try store.put(fileAt: folder.path + "/" + name, for: key, metadata: metadata)
         }
-        #expect(error?.code == .io && error?.message.contains("nothing.png") == true)
+        #expect(error?.code == .io && error?.message.contains(name) == true)
         #expect(try store.read(key) == nil)
         try store.close()
     }

@@ -61,14 +61,14 @@ package final class BlobFile: Sendable {
     func hashes(to digest: BlobDigest) throws(FileError) -> Bool {
         let room = UnsafeMutableRawBufferPointer.allocate(byteCount: min(max(1, size), 256 << 10), alignment: 16)
         defer { room.deallocate() }
+        let hash = SHA256.Stream()
         var offset = 0
-        let found = try SHA256.digest { () throws(FileError) -> UnsafeRawBufferPointer in
+        while offset < size {
             let piece = UnsafeMutableRawBufferPointer(rebasing: room[..<min(room.count, size - offset)])
-            guard !piece.isEmpty else { return UnsafeRawBufferPointer(piece) }
             try fill(piece, at: offset)
+            hash.update(UnsafeRawBufferPointer(piece))
             offset += piece.count
-            return UnsafeRawBufferPointer(piece)
         }
-        return found == digest
+        return hash.finish() == digest
     }
 }

@@ -9,15 +9,16 @@ enum SHA256 {
         return state.finalize().withUnsafeBytes { BlobDigest(bytes: $0) }
     }
 
-    /// Hashes bytes that come in pieces; `next` gives the next piece, or an empty one at the end.
-    static func digest<E: Error>(ofPieces next: () throws(E) -> UnsafeRawBufferPointer) throws(E) -> BlobDigest {
-        var state = CryptoKit.SHA256()
-        while true {
-            let piece = try next()
-            if piece.isEmpty { break }
-            state.update(bufferPointer: piece)
+    /// A hash of bytes that come one piece after the other.
+    final class Stream {
+        private var state = CryptoKit.SHA256()
+
+        func update(_ bytes: UnsafeRawBufferPointer) { state.update(bufferPointer: bytes) }
+
+        /// The digest of all pieces; nothing can be added afterwards.
+        func finish() -> BlobDigest {
+            state.finalize().withUnsafeBytes { BlobDigest(bytes: $0) }
         }
-        return state.finalize().withUnsafeBytes { BlobDigest(bytes: $0) }
     }
 }
 #else
@@ -57,21 +58,31 @@ enum SHA256 {
         }
     }
 
-    /// Hashes bytes that come in pieces; `next` gives the next piece, or an empty one at the end.
-    static func digest<E: Error>(ofPieces next: () throws(E) -> UnsafeRawBufferPointer) throws(E) -> BlobDigest {
-        // A context of its own: `next` may hash something else meanwhile.
-        guard let context = EVP_MD_CTX_new() else { preconditionFailure("out of memory") }
-        defer { EVP_MD_CTX_free(context) }
-        precondition(EVP_DigestInit_ex2(context, algorithm, nil) == 1, "libcrypto cannot hash")
-        while true {
-            let piece = try next()
-            if piece.isEmpty { break }
-            precondition(EVP_DigestUpdate(context, piece.baseAddress, piece.count) == 1, "libcrypto cannot hash")
+    /// A hash of bytes that come one piece after the other.
+    ///
+    /// It has a context of its own, so that the thread may hash something else between two pieces.
+    final class Stream {
+        private let context: OpaquePointer
+
+        init() {
+            guard let context = EVP_MD_CTX_new() else { preconditionFailure("out of memory") }
+            precondition(EVP_DigestInit_ex2(context, SHA256.algorithm, nil) == 1, "libcrypto cannot hash")
+            self.context = context
         }
-        return withUnsafeTemporaryAllocation(byteCount: 32, alignment: 8) { out in
-            let result = out.baseAddress?.assumingMemoryBound(to: UInt8.self)
-            precondition(EVP_DigestFinal_ex(context, result, nil) == 1, "libcrypto cannot hash")
-            return BlobDigest(bytes: UnsafeRawBufferPointer(out))
+
+        deinit { EVP_MD_CTX_free(context) }
+
+        func update(_ bytes: UnsafeRawBufferPointer) {
+            precondition(EVP_DigestUpdate(context, bytes.baseAddress, bytes.count) == 1, "libcrypto cannot hash")
+        }
+
+        /// The digest of all pieces; nothing can be added afterwards.
+        func finish() -> BlobDigest {
+            withUnsafeTemporaryAllocation(byteCount: 32, alignment: 8) { out in
+                let result = out.baseAddress?.assumingMemoryBound(to: UInt8.self)
+                precondition(EVP_DigestFinal_ex(context, result, nil) == 1, "libcrypto cannot hash")
+                return BlobDigest(bytes: UnsafeRawBufferPointer(out))
+            }
         }
     }
 

@@ -185,11 +185,16 @@ package final class DiskFileSystem: FileSystem {
             case .read: O_RDONLY | O_NOFOLLOW | O_NONBLOCK
             case .append: O_RDWR | O_APPEND | O_NOFOLLOW | O_NONBLOCK
             case .appendCreating: O_RDWR | O_APPEND | O_NOFOLLOW | O_NONBLOCK
-            case .createNew: O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_NOFOLLOW
+            case .createNew, .createBlob: O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_NOFOLLOW
             }
         while true {
-            // What is staged is written by nobody else.
-            let bits = path.hasPrefix("staging/") ? modes.file & ~0o022 : modes.file
+            let bits =
+                if mode == .createBlob {
+                    modes.blob
+                } else {
+                    // What is staged is written by nobody else.
+                    path.hasPrefix("staging/") ? modes.file & ~0o022 : modes.file
+                }
             let descriptor = with(path) { openat($0, $1, flags | O_CLOEXEC, bits) }
             if descriptor >= 0 {
                 if owner != nil, flags & O_CREAT != 0 { adopt(descriptor) }

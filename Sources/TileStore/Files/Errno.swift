@@ -9,6 +9,7 @@ import Darwin
 /// The error numbers that the store tells apart.
 enum Errno {
     static let noEntry = ENOENT
+    static let io = EIO
     static let exists = EEXIST
     static let badFile = EBADF
     static let noAccess = EACCES

@@ -56,6 +56,9 @@ package enum OpenMode: Sendable {
     case appendCreating
     /// For writing; must not exist yet.
     case createNew
+    /// For reading and appending; must not exist yet. Nobody may open it for writing afterwards, as is so with
+    /// ``FileSystem/createFile(_:_:sync:)``.
+    case createBlob
 }
 
 /// All that the store asks of an operating system's files: the seam where tests put faults and crashes.

@@ -29,9 +29,9 @@ final class PendingRecords {
     @inline(__always)
     func add(_ request: UnsafeMutablePointer<PutRequest>, _ packed: PackedKey?, set: UInt32) {
         let start = lines.count
-        let metadata = request.pointee.tile.metadata
+        let metadata = request.pointee.metadata
         var tag = lines.put(
-            request.pointee.tile.key, blob: request.pointee.digest, size: request.pointee.size, set: set, metadata,
+            request.pointee.key, blob: request.pointee.digest, size: request.pointee.size, set: set, metadata,
             recency: recency)
         // Resources are rare, and their names come and go.
         guard let packed, !packed.isResource else { return }

@@ -60,7 +60,7 @@ package final class PutInSteps: @unchecked Sendable {
                 summary.stored += 1
                 if newBlob { summary.newBlobs += 1 }
             } else {
-                summary.refused.append((request.tile.key, request.outcome))
+                summary.refused.append((request.key, request.outcome))
             }
         }
         return summary

@@ -1,8 +1,28 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// The bytes of a put.
+enum PutBytes {
+    /// A response without a body.
+    case none
+    case memory(Data)
+    /// A file in `staging/` that is complete; its digest is known.
+    case staged(StagedFile)
+}
+
 /// A put on its way: what is asked, what was prepared before the lock, and what came of it.
 struct PutRequest {
-    let tile: TilePut
+    let key: TileKey
+    let metadata: TileMetadata
+    let bytes: PutBytes
+    let size: Int
     var digest: BlobDigest?
-    /// The file in `staging/` with the bytes; `nil` if the blob looked live, or is to be written where it belongs.
+    /// The path in `staging/` of a file with the bytes, to be renamed to the blob's place.
+    ///
+    /// `nil` if the blob looked live, or is to be written where it belongs.
     var staged: String?
     /// Whether its blob looked new, and is to be written where it belongs.
     var looksNew = false
@@ -18,7 +38,21 @@ struct PutRequest {
     var isPublisher = false
 
     @inline(__always)
-    init(_ tile: TilePut) { self.tile = tile }
+    init(_ tile: TilePut) {
+        (key, metadata) = (tile.key, tile.metadata)
+        if let data = tile.data {
+            (bytes, size) = (.memory(data), data.count)
+        } else {
+            (bytes, size) = (.none, 0)
+        }
+    }
 
-    @inline(__always) var size: Int { tile.data?.count ?? 0 }
+    init(_ file: StagedFile, _ digest: BlobDigest, size: Int, for key: TileKey, _ metadata: TileMetadata) {
+        (self.key, self.metadata) = (key, metadata)
+        (bytes, self.size) = (.staged(file), size)
+        self.digest = digest
+    }
+
+    /// The bytes, if they are in memory.
+    @inline(__always) var data: Data? { if case .memory(let data) = bytes { data } else { nil } }
 }

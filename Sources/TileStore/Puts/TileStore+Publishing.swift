@@ -21,14 +21,17 @@ extension TileStore {
             guard request.staged != nil else { return }
         }
         if !isDurable { try markUnsynced(ledger) }
+        // A durable store may have synced the file that is replaced, and counts on that: its successor is synced too.
+        let isReplacing = !isDurable && tables.read { t, _ in t.find(digest) != nil }
         if !request.isPlaced {
             try prepareShard(digest.shard)
-            if try request.staged != nil || !isMadeInPlace(request.size) || !makeInPlace(request, digest) {
+            if isReplacing, let staged = request.staged { try syncIfThere(staged) }
+            if try request.staged != nil || !isMadeInPlace(request) || !makeInPlace(request, digest) {
                 // It may have looked live before the lock and is not: evicted meanwhile.
                 if request.staged == nil {
                     do throws(FileError) { try stage(&request) } catch { throw StoreError(error, in: files.location) }
                 }
-                try moveStaged(request, digest)
+                try moveStaged(&request, digest)
             }
             request.staged = nil
         }
@@ -41,10 +44,9 @@ extension TileStore {
                 if let slot = t.find(digest) { t.blobs.change(slot).pointee.flags &= ~BlobRecord.verified }
             }
         }
-        if isDurable {
-            try files.syncFolder(ShardSet.path(digest.shard))
-            noteSynced(digest)
-        }
+        if isReplacing { try syncIfThere(digest.path) }
+        if isDurable || isReplacing { try files.syncFolder(ShardSet.path(digest.shard)) }
+        if isDurable { noteSynced(digest) }
     }
 
     // MARK: Many at once
@@ -68,7 +70,7 @@ extension TileStore {
         var digests: Set<BlobDigest> = []
         tables.read { t, _ in
             for i in range {
-                guard let digest = requests[i].digest, requests[i].staged == nil, isMadeInPlace(requests[i].size),
+                guard let digest = requests[i].digest, requests[i].staged == nil, isMadeInPlace(requests[i]),
                     t.find(digest) == nil, !pending.published.contains(digest), digests.insert(digest).inserted
                 else { continue }
                 places.append(i)
@@ -84,7 +86,7 @@ extension TileStore {
         let chosen = places
         environment.spread((chosen.count + share - 1) / share) { part in
             for i in chosen[(part * share)..<min(chosen.count, (part + 1) * share)] {
-                guard let digest = shared[i].digest, let data = shared[i].tile.data else { continue }
+                guard let digest = shared[i].digest, let data = shared[i].data else { continue }
                 shared[i].isPlaced = data.withUnsafeBytes { bytes in
                     do throws(FileError) { try files.createFile(digest.path, bytes, sync: false) } catch {
                         return false
@@ -116,7 +118,7 @@ extension TileStore {
     ///
     /// - Returns: `false` if something is in its place.
     private func makeInPlace(_ request: borrowing PutRequest, _ digest: BlobDigest) throws -> Bool {
-        guard let data = request.tile.data else { return false }
+        guard let data = request.data else { return false }
         for isLast in [false, true] {
             let failure = data.withUnsafeBytes { bytes -> FileError? in
                 do throws(FileError) { try files.createFile(digest.path, bytes, sync: false) } catch { return error }
@@ -130,22 +132,47 @@ extension TileStore {
         return false
     }
 
+    /// Syncs a file; one that is gone is for the next step to notice.
+    private func syncIfThere(_ path: String) throws {
+        do throws(FileError) {
+            let file = try files.open(path, .read)
+            defer { files.close(file) }
+            try files.sync(file)
+        } catch {
+            guard error.number == Errno.noEntry else { throw error }
+        }
+    }
+
     /// Renames what was staged to its place.
-    private func moveStaged(_ request: borrowing PutRequest, _ digest: BlobDigest) throws {
+    private func moveStaged(_ request: inout PutRequest, _ digest: BlobDigest) throws {
         guard let staged = request.staged else { return }
         let path = digest.path
         do throws(FileError) {
             try files.rename(staged, to: path)
+            return
         } catch {
             if error.number == Errno.noEntry {
                 try forgetShards(digest.shard)
+                if try files.status(at: staged) == nil { try stageAgain(&request) }
             } else if let status = try files.status(at: path), status.kind == .folder {
                 try quarantine(path)
             } else {
                 throw error
             }
-            try files.rename(staged, to: path)
         }
+        if let staged = request.staged { try files.rename(staged, to: path) }
+    }
+
+    /// A staged file is gone: its folder was removed, or somebody has cleared it.
+    private func stageAgain(_ request: inout PutRequest) throws {
+        request.staged = nil
+        if case .staged(let file) = request.bytes {
+            throw StoreError(
+                .busy,
+                "\(files.location)/\(file.path) was removed before \(request.key) was stored, with the cache's folder or by "
+                    + "itself; fetch the tile again")
+        }
+        try stage(&request)
     }
 
     /// Makes a shard's folder again that went away: a purge, a person.

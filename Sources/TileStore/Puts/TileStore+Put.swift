@@ -3,6 +3,13 @@ public import FoundationEssentials
 #else
 public import Foundation
 #endif
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
 
 extension TileStore {
     /// Stores a tile: its bytes if they are not there yet, and its whole new state under the key.
@@ -31,25 +38,31 @@ extension TileStore {
     @discardableResult
     public func put(_ tiles: [TilePut]) throws -> [PutOutcome] {
         guard !tiles.isEmpty else { return [] }
-        let requests = UnsafeMutableBufferPointer<PutRequest>.allocate(capacity: tiles.count)
-        defer { requests.deallocate() }
-        _ = requests.initialize(from: tiles.lazy.map { PutRequest($0) })
-        defer { requests.deinitialize() }
-        try carryOut(requests)
-        return requests.map(\.outcome)
+        return try carryOut(tiles.lazy.map { PutRequest($0) })
     }
 
     /// Stores a tile whose bytes are in a file of the caller's, which stays as it is.
     ///
-    /// The file is read into memory as a whole, so that one that changes meanwhile does no harm: what is stored is what was
-    /// hashed.
+    /// The file is read in pieces, and takes no memory of its size. One that changes meanwhile does no harm: what is stored is
+    /// what was hashed.
     @discardableResult
     public func put(fileAt path: String, for key: TileKey, metadata: TileMetadata) throws -> PutOutcome {
-        let data: Data
-        do { data = try Data(contentsOf: URL(fileURLWithPath: path)) } catch {
-            throw StoreError(.io, "\(path) cannot be read: \(error)", cause: error)
+        func failure(_ operation: String) -> StoreError {
+            let error = FileError(operation, path, errno)
+            return StoreError(.io, "a file to be stored cannot be read: \(error)", cause: error)
         }
-        return try put(data, for: key, metadata: metadata)
+        guard let file = fopen(path, "rbe") else { throw failure("open") }
+        defer { fclose(file) }
+        let writer = try beginBody(limit: Self.largestBlob)
+        let room = UnsafeMutableRawBufferPointer.allocate(byteCount: 256 << 10, alignment: 16)
+        defer { room.deallocate() }
+        while true {
+            let count = fread(room.baseAddress, 1, room.count, file)
+            try writer.append(UnsafeRawBufferPointer(rebasing: room[..<count]))
+            guard count == room.count else { break }
+        }
+        guard ferror(file) == 0 else { throw failure("read") }
+        return try writer.commit(for: key, metadata: metadata)[0]
     }
 
     /// Gives an entry new validators and times, as a 304 does.
@@ -91,11 +104,21 @@ extension TileStore {
         try settle(requests)
     }
 
+    /// Carries out requests in their order, in one hold of the lock; returns what became of them.
+    func carryOut(_ requests: some Collection<PutRequest>) throws -> [PutOutcome] {
+        let buffer = UnsafeMutableBufferPointer<PutRequest>.allocate(capacity: requests.count)
+        defer { buffer.deallocate() }
+        _ = buffer.initialize(from: requests)
+        defer { buffer.deinitialize() }
+        try carryOut(buffer)
+        return buffer.map(\.outcome)
+    }
+
     /// Has prepared requests settled.
     func settle(_ requests: UnsafeMutableBufferPointer<PutRequest>) throws {
         let failure = submit(requests)
         // The records are appended; a failed eviction is retried by the next put.
         if requests.allSatisfy(\.isSettled) { return }
-        throw failure ?? StoreError(.io, "a put of \(requests[0].tile.key) was lost; try again")
+        throw failure ?? StoreError(.io, "a put of \(requests[0].key) was lost; try again")
     }
 }

@@ -44,9 +44,22 @@ extension TileStore {
                     return queue.waiting
                 }
                 let failure = perform(batches.map(\.requests), ledger)
+                // A failure may be of one batch alone: the others are carried out by themselves, and have their own.
+                let isEverybodys = [.locked, .closed, .readOnly].contains((failure as? StoreError)?.code)
+                for batch in batches where !batch.requests.allSatisfy(\.isSettled) {
+                    batch.failure = failure
+                    guard batches.count > 1, failure != nil, !isEverybodys,
+                        batch.requests.allSatisfy({ !$0.isSettled && !$0.isPublisher })
+                    else { continue }
+                    // What had been placed for them was taken back.
+                    for i in batch.requests.indices {
+                        batch.requests[i].isNoted = false
+                        batch.requests[i].isPlaced = false
+                    }
+                    batch.failure = perform(CollectionOfOne(batch.requests), ledger)
+                }
                 queue.withLock { queue in
                     for batch in batches {
-                        if !batch.requests.allSatisfy(\.isSettled) { batch.failure = failure }
                         batch.isDone = true
                     }
                     queue.isLed = false

@@ -43,12 +43,12 @@ extension TileStore {
                 case .none: if pending.lines.count > 1 << 18 { try settle(pending, ledger) }
                 case .settle: try settle(pending, ledger)
                 case .refuse(let bound):
-                    try settle(pending, ledger)
+                    try settle(pending, ledger, isGivenUp: true)
                     throw bound.error(
-                        storing: "\(requests[next].tile.key)", in: files.location, environment.bounds)
+                        storing: "\(requests[next].key)", in: files.location, environment.bounds)
                 case .publish:
                     do { try publish(&requests[next], pending, ledger) } catch {
-                        try settle(pending, ledger)
+                        try settle(pending, ledger, isGivenUp: true)
                         throw error
                     }
                 }
@@ -71,10 +71,10 @@ extension TileStore {
     ) -> Halt {
         if !isAlone, !request.pointee.isNoted {
             // Equal keys have equal marks; that others may have them too only costs an early append.
-            guard pending.insert(request.pointee.tile.key.mark) else { return .settle }
+            guard pending.insert(request.pointee.key.mark) else { return .settle }
             request.pointee.isNoted = true
         }
-        let packed = t.packed(request.pointee.tile.key, &ledger.names)
+        let packed = t.packed(request.pointee.key, &ledger.names)
         let slot = packed.flatMap { t.find($0) }
         let digest = request.pointee.digest
         let isOld =
@@ -82,17 +82,17 @@ extension TileStore {
                 let record = t.entries[slot]
                 let date = t.details.date(record.pointee.details)
                 return date != Timestamp.absent
-                    && request.pointee.tile.metadata.isOlder(thanDate: date, storedAt: record.pointee.storedAt)
+                    && request.pointee.metadata.isOlder(thanDate: date, storedAt: record.pointee.storedAt)
             } ?? false
         let isTooLarge =
             t.limits.capacity.map { digest != nil && t.allocated(request.pointee.size) > $0 } ?? false
-            && !t.isPinned(request.pointee.tile.key)
+            && !t.isPinned(request.pointee.key)
         var isNew = false
         if !isOld, !isTooLarge, !t.hasRoom(after: pending.requests.count, isNamed: packed != nil) {
             // What is pending is not in the tables yet: only without it is it certain what there is room for.
             if !pending.requests.isEmpty { return .settle }
             let needsBlob = digest.map { t.find($0) == nil } ?? false
-            let bound = t.bound(beyond: request.pointee.tile.key, packed, needsEntry: slot == nil, needsBlob: needsBlob)
+            let bound = t.bound(beyond: request.pointee.key, packed, needsEntry: slot == nil, needsBlob: needsBlob)
             if let bound { return .refuse(bound) }
         }
         if !isOld, !isTooLarge, let digest, pending.published.isEmpty || !pending.published.contains(digest) {
@@ -105,12 +105,12 @@ extension TileStore {
         if isOld {
             request.pointee.outcome = .olderThanStored
         } else if isTooLarge {
-            if slot != nil { pending.lines.gone(CollectionOfOne(request.pointee.tile.key)) }
+            if slot != nil { pending.lines.gone(CollectionOfOne(request.pointee.key)) }
             request.pointee.outcome = .largerThanCapacity
         } else {
             guard
                 let set = pending.sets.number(
-                    for: request.pointee.tile.metadata.response, t, ledger, &pending.lines)
+                    for: request.pointee.metadata.response, t, ledger, &pending.lines)
             else {
                 pending.requests.removeLast()
                 return .refuse(.sets)
@@ -124,7 +124,8 @@ extension TileStore {
         return .none
     }
 
-    func settle(_ pending: PendingRecords, _ ledger: Ledger) throws {
+    /// - Parameter isGivenUp: Whether the batch ends here, by an error of another request.
+    func settle(_ pending: PendingRecords, _ ledger: Ledger, isGivenUp: Bool = false) throws {
         defer { pending.removeAll() }
         do {
             if pending.lines.count > 0 { try appendRecords(pending.lines, knowing: pending, ledger) }
@@ -136,6 +137,12 @@ extension TileStore {
             throw error
         }
         for request in pending.requests { request.pointee.isSettled = true }
+        // What was published for records that are not written now is named by none.
+        if isGivenUp {
+            for digest in pending.published where !tables.read({ t, _ in t.find(digest) != nil }) {
+                try files.unlink(digest.path)
+            }
+        }
     }
 
     func allocated(_ size: Int) -> Int { (size + files.blockSize - 1) / files.blockSize * files.blockSize }

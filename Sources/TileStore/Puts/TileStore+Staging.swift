@@ -13,17 +13,20 @@ import Darwin
 
 // Before the lock.
 extension TileStore {
+    /// The most bytes that a blob may have.
+    static var largestBlob: Int { Int(UInt32.max) - 1 }
+
     @inline(__always)
     func check(_ metadata: borrowing TileMetadata, size: Int) throws {
         var length = 0
         if case .text(let text) = metadata.tag { length = text.utf8.count }
-        guard size < Int(UInt32.max), length <= TagBytes.longest, metadata.response.storage.isStorable else {
+        guard size <= Self.largestBlob, length <= TagBytes.longest, metadata.response.storage.isStorable else {
             throw refusal(copy metadata, size, tagLength: length)
         }
     }
 
     private func refusal(_ metadata: TileMetadata, _ size: Int, tagLength: Int) -> StoreError {
-        if size >= Int(UInt32.max) {
+        if size > Self.largestBlob {
             return StoreError(.invalidValue, "a blob of \(size) bytes is too large; the most is 4 GiB - 2")
         }
         if tagLength > TagBytes.longest {
@@ -47,12 +50,14 @@ extension TileStore {
     /// Refuses what cannot be stored, and hashes the rest.
     func hash(_ requests: UnsafeMutableBufferPointer<PutRequest>) throws {
         for i in requests.indices {
-            try check(requests[i].tile.metadata, size: requests[i].size)
+            try check(requests[i].metadata, size: requests[i].size)
             guard !isReadOnly else {
                 throw StoreError(
-                    .readOnly, "\(files.location) is open for reading alone; \(requests[i].tile.key) cannot be stored")
+                    .readOnly, "\(files.location) is open for reading alone; \(requests[i].key) cannot be stored")
             }
-            requests[i].digest = requests[i].tile.data.map { $0.withUnsafeBytes { BlobDigest(hashing: $0) } }
+            if case .memory(let data) = requests[i].bytes {
+                requests[i].digest = data.withUnsafeBytes { BlobDigest(hashing: $0) }
+            }
         }
     }
 
@@ -76,7 +81,12 @@ extension TileStore {
             let isVouched = check != nil && vouched.withLock { $0.contains(digest, at: now) }
             if !isVouched, ready.insert(digest).inserted {
                 do throws(FileError) { try provide(&requests[i], digest, check, now) } catch {
-                    throw StoreError(error, in: files.location)
+                    guard error.number == Errno.noEntry else { throw StoreError(error, in: files.location) }
+                    // The folder itself is gone: the one in its place is entered under the lock.
+                    try hold { _ in }
+                    do throws(FileError) { try provide(&requests[i], digest, blobCheck(digest), now) } catch {
+                        throw StoreError(error, in: files.location)
+                    }
                 }
             }
         }
@@ -98,7 +108,7 @@ extension TileStore {
     ) throws(FileError) {
         if let check, try isThere(request, digest, check) {
             vouched.withLock { $0.insert(digest, at: now) }
-        } else if check != nil || !isMadeInPlace(request.size) {
+        } else if check != nil || !isMadeInPlace(request) {
             // Where readers may look for a blob it has to be whole from its first moment on.
             try stage(&request)
         } else {
@@ -106,7 +116,8 @@ extension TileStore {
         }
     }
 
-    /// Whether a live blob's file is there and right: its bytes are compared where a read would hash them.
+    /// Whether a live blob's file is there and right: where a read would hash it, it is compared with the bytes at hand, or
+    /// hashed where these are many or in a file.
     ///
     /// Otherwise the put would rely on a damaged file, and the next read would find a miss.
     private func isThere(
@@ -115,7 +126,13 @@ extension TileStore {
         guard let status = try files.status(at: digest.path), status.kind == .file,
             status.size == Int64(request.size)
         else { return false }
-        guard needsCheck(check), let data = request.tile.data else { return true }
+        guard needsCheck(check) else { return true }
+        guard let data = request.data, request.size <= Self.mostAtOnce else {
+            // What cannot be read is written anew.
+            do throws(FileError) { return try openBlob(digest, size: request.size, check) != nil } catch {
+                return false
+            }
+        }
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: request.size + 1, alignment: 8)
         defer { buffer.deallocate() }
         let count: Int?
@@ -139,33 +156,48 @@ extension TileStore {
     /// afterwards, cost as much as the file itself.
     ///
     /// Not where writing takes long, as then the others would wait for it.
-    func isMadeInPlace(_ size: Int) -> Bool {
-        !isDurable && size <= 1 << 17
+    @inline(__always)
+    func isMadeInPlace(_ request: borrowing PutRequest) -> Bool {
+        guard !isDurable, request.size <= 1 << 17 else { return false }
+        if case .staged = request.bytes { return false }
+        return true
     }
 
+    /// Sees to it that a file in `staging/` can be renamed to the blob's place; in durable mode it is synced.
     func stage(_ request: inout PutRequest) throws(FileError) {
-        guard let data = request.tile.data else { return }
-        let path = stagingNames.next()
         let durable = isDurable
-        let result = data.withUnsafeBytes { bytes -> Result<Void, FileError> in
-            do throws(FileError) {
+        switch request.bytes {
+        case .none: return
+        case .staged(let file):
+            if durable { try file.sync() }
+            request.staged = file.path
+        case .memory(let data):
+            let path = stagingNames.next()
+            let result = data.withUnsafeBytes { bytes -> Result<Void, FileError> in
                 do throws(FileError) {
-                    try files.createFile(path, bytes, sync: durable)
-                } catch {
-                    // The folder may be gone with the rest of a purged cache; anything else is the caller's to know.
-                    guard error.number == Errno.noEntry, try files.makeFolder("staging") else { throw error }
-                    try files.createFile(path, bytes, sync: durable)
-                }
-                return .success(())
-            } catch { return .failure(error) }
+                    do throws(FileError) {
+                        try files.createFile(path, bytes, sync: durable)
+                    } catch {
+                        // The folder may be gone with the rest of a purged cache; anything else is the caller's to know.
+                        guard error.number == Errno.noEntry, try files.makeFolder("staging") else { throw error }
+                        try files.createFile(path, bytes, sync: durable)
+                    }
+                    return .success(())
+                } catch { return .failure(error) }
+            }
+            try result.get()
+            request.staged = path
         }
-        try result.get()
-        request.staged = path
     }
 
     /// Removes what was staged and has not been put in place.
     func discard(_ requests: UnsafeMutableBufferPointer<PutRequest>) {
         for i in requests.indices {
+            if case .staged(let file) = requests[i].bytes {
+                if requests[i].isPublisher { file.release() } else { file.discard() }
+                requests[i].staged = nil
+                continue
+            }
             guard let staged = requests[i].staged else { continue }
             requests[i].staged = nil
             // What stays behind is swept when the cache is opened an hour later.

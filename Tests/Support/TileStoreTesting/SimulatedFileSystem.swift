@@ -71,6 +71,7 @@ package final class SimulatedFileSystem: FileSystem, @unchecked Sendable {
     private var hits = 0
     private var intruder: (after: Int, body: () -> Void)?
     private var listedShards = 0
+    private var greatestRead = 0
 
     package init(_ disk: SimulatedDisk, location: String = "/cache") {
         self.disk = disk
@@ -125,6 +126,14 @@ package final class SimulatedFileSystem: FileSystem, @unchecked Sendable {
             return next.body
         }
         body?()
+    }
+
+    /// The most bytes that one call was asked to read, since this was last called.
+    package func takeGreatestRead() -> Int {
+        disk.lock.withLock { _ in
+            defer { greatestRead = 0 }
+            return greatestRead
+        }
     }
 
     /// How often the names in a folder of blobs were listed.
@@ -203,10 +212,11 @@ package final class SimulatedFileSystem: FileSystem, @unchecked Sendable {
         try disk.lock.withLock { _ throws(FileError) in
             let existing = disk.nodes[path]
             let writes = mode != .read
-            let creates = mode == .createNew || (mode == .appendCreating && existing == nil)
+            let makesNew = mode == .createNew || mode == .createBlob
+            let creates = makesNew || (mode == .appendCreating && existing == nil)
             _ = try count("open", path, space: creates)
             if let existing {
-                if mode == .createNew { throw FileError("open", path, EEXIST) }
+                if makesNew { throw FileError("open", path, EEXIST) }
                 if existing.kind == .link { throw FileError("open", path, ELOOP) }
                 if existing.kind == .folder { throw FileError("open", path, EISDIR) }
                 if writes, !writable { throw FileError("open", path, EACCES) }
@@ -234,6 +244,7 @@ package final class SimulatedFileSystem: FileSystem, @unchecked Sendable {
         try disk.lock.withLock { _ throws(FileError) in
             let path = handles[file.number]?.path ?? ""
             _ = try count("read", path, space: false)
+            greatestRead = max(greatestRead, buffer.count)
             let node = try handle(file, "read").node
             if node.kind == .folder { throw FileError("read", path, EISDIR) }
             return Self.copy(node, from: Int(offset), into: buffer)
@@ -326,6 +337,7 @@ package final class SimulatedFileSystem: FileSystem, @unchecked Sendable {
         try disk.lock.withLock { _ throws(FileError) in
             let path = String(cString: path)
             _ = try count("read", path, space: false)
+            greatestRead = max(greatestRead, buffer.count)
             guard let node = disk.nodes[path] else {
                 do throws(FileError) {
                     _ = try disk.folder(of: path, "open")

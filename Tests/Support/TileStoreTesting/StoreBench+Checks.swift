@@ -18,6 +18,10 @@ extension StoreBench {
         let expected = model.snapshot()
         if let difference = difference(try store.snapshot(), expected) { return difference }
         if model.isOverLimits { return "the model is over its limits" }
+        let begun = processes.reduce(0) { $0 + ($1?.bodies.values.count(where: \.isInFile) ?? 0) }
+        if let stagedFiles, stagedFiles.count != begun {
+            return "staging has \(stagedFiles) for \(begun) bodies that are being written"
+        }
         guard thoroughly else { return nil }
         if let difference = try checkFigures(store) { return difference }
         if let other = processes[1 - current] {

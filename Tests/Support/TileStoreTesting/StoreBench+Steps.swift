@@ -38,6 +38,12 @@ extension StoreBench {
         switch step {
         case .put(let put): return .put(model.put(tiles([put]), uses: &uses, now: now))
         case .batch(let puts): return .put(model.put(tiles(puts), uses: &uses, now: now))
+        case .bodyBegin, .bodyAppend, .bodyAbort: return .nothing
+        case .bodyCommit(let number, let key, let metadata, let others):
+            guard let body = processes[current]?.bodies[number] else { return .nothing }
+            let first = TilePut(
+                key: Universe.key(key), data: body.payload, metadata: Universe.metadata(metadata, now: now))
+            return .put(model.put([first] + tiles(others), uses: &uses, now: now))
         case .get(let number):
             let key = Universe.key(number)
             guard let entry = model.entry(key) else { return .tile(nil, nil) }
@@ -89,7 +95,11 @@ extension StoreBench {
     /// names, such as a version, is taken from the model as it was.
     package func applyToStore(_ step: Step) throws -> Outcome? {
         let store = try self.store
+        for (number, body) in processes[current]?.bodies ?? [:] where body.isOver {
+            processes[current]?.bodies[number] = nil
+        }
         switch step {
+        case .bodyBegin, .bodyAppend, .bodyCommit, .bodyAbort: return try applyBody(step, store)
         case .put(let put):
             let tile = tiles([put])[0]
             return .put([try store.put(tile.data, for: tile.key, metadata: tile.metadata)])
@@ -134,6 +144,57 @@ extension StoreBench {
             return .nothing
         default: return nil
         }
+    }
+
+    /// Does a step of a body that comes in pieces; a flag says that other bytes were read than were appended.
+    private func applyBody(_ step: Step, _ store: TileStore) throws -> Outcome {
+        func append(_ number: UInt8, _ count: Int) throws -> Bool {
+            guard let body = processes[current]?.bodies[number] else { return true }
+            let rest = body.payload.dropFirst(body.appended)
+            let piece = rest.prefix(max(0, count))
+            // With each other piece what needs no waiting is tried first.
+            let isDone = try piece.withUnsafeBytes { try count % 2 == 0 && body.writer.appendNow($0) }
+            if !isDone { try piece.withUnsafeBytes { try body.writer.append($0) } }
+            processes[current]?.bodies[number]?.appended += piece.count
+            return try isReadBack(body.writer.body, body.payload.prefix(body.appended + piece.count))
+        }
+        switch step {
+        case .bodyBegin(let number, let payload, let memory):
+            let bytes = Universe.payloads[Int(payload) % Universe.payloads.count]
+            let writer = try store.beginBody(limit: bytes.count, inMemoryUpTo: memory)
+            processes[current]?.bodies[number] = BegunBody(writer: writer, payload: bytes, memory: memory)
+        case .bodyAppend(let number, let count): return try append(number, count) ? .nothing : .flag(false)
+        case .bodyCommit(let number, let key, let metadata, let others):
+            guard let body = processes[current]?.bodies[number] else { return .nothing }
+            let isRight = try append(number, .max - 1)
+            processes[current]?.bodies[number]?.isOver = true
+            let outcomes = try body.writer.commit(
+                for: Universe.key(key), metadata: Universe.metadata(metadata, now: clock.now), with: tiles(others))
+            return try isRight && isReadBack(body.writer.body, body.payload) ? .put(outcomes) : .flag(false)
+        default:
+            guard case .bodyAbort(let number) = step, let body = processes[current]?.bodies[number] else { break }
+            processes[current]?.bodies[number]?.isOver = true
+            body.writer.abort()
+        }
+        return .nothing
+    }
+
+    private func isReadBack(_ body: StagedBody, _ bytes: Data) throws -> Bool {
+        guard body.count == bytes.count else { return false }
+        // From the middle on, and from the start, by the two ways to read.
+        for from in [bytes.count / 2, 0] {
+            var buffer = [UInt8](repeating: 0, count: bytes.count - from)
+            let isThere = buffer.withUnsafeMutableBytes { from > 0 && body.readNow(into: $0, at: from) }
+            if !isThere { try buffer.withUnsafeMutableBytes { try body.read(into: $0, at: from) } }
+            guard buffer.elementsEqual(bytes.dropFirst(from)) else { return false }
+        }
+        return true
+    }
+
+    /// Files of bodies in `staging/`; `nil` where the disk is a real one.
+    package var stagedFiles: [String]? {
+        guard case .simulated(let disk) = place else { return nil }
+        return disk.names("staging").filter { $0.hasSuffix(".body") }
     }
 
     /// Does a step in both; returns what they disagree on.
@@ -344,6 +405,7 @@ extension StoreBench {
         processes[number]?.compaction = nil
         process.image?.abandon()
         processes[number]?.image = nil
+        for body in process.bodies.values { body.writer.abort() }
         try process.store.close()
         var uses = process.uses
         model.flush(&uses, now: clock.now)
@@ -385,6 +447,7 @@ extension StoreBench {
             processes[number]?.image?.abandon()
             processes[number]?.compaction = nil
             processes[number]?.image = nil
+            processes[number]?.bodies = [:]
         }
         closeReader()
         switch place {
@@ -433,10 +496,14 @@ extension StoreBench {
         guard let first = named.first, let last = named.last else { return nil }
         // A file that was seen within the last second is not looked at again.
         clock.advance(seconds: 2)
-        guard try spoil(payload, damage) else { return nil }
         // One without a date replaces any.
         let metadata = (0..<80).first { Universe.metadata($0, now: clock.now).date == nil } ?? 0
-        if let difference = try apply(.put(PutStep(UInt8(first), payload, metadata))) { return difference }
+        let step = PutStep(UInt8(first), payload, metadata)
+        // What is larger than the capacity is not stored, and mends nothing.
+        var (trial, none) = (model, StoreModel.Uses())
+        guard case .stored = trial.put(tiles([step]), uses: &none, now: clock.now).first else { return nil }
+        guard try spoil(payload, damage) else { return nil }
+        if let difference = try apply(.put(step)) { return difference }
         return try apply(.get(UInt8(last)))
     }
 

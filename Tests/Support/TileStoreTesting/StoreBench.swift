@@ -32,9 +32,22 @@ package final class StoreBench {
         package var uses = StoreModel.Uses()
         package var compaction: Compaction?
         package var image: IndexImageWriter?
+        /// Bodies that are being written, by number.
+        var bodies: [UInt8: BegunBody] = [:]
         var isCompacting: Bool { compaction != nil || image != nil }
         /// From where in the history the store's view may be.
         var viewSince = 0
+    }
+
+    /// A body that is being written.
+    struct BegunBody {
+        let writer: BodyWriter
+        let payload: Data
+        let memory: Int
+        var appended = 0
+        /// Whether it was stored or given up by the last step.
+        var isOver = false
+        var isInFile: Bool { !isOver && appended > memory }
     }
 
     package let clock: ManualClock

@@ -29,6 +29,15 @@ package enum Damage: Equatable, Sendable { case truncate, alter, grow, delete, f
 package enum Step: Equatable, Sendable {
     case put(PutStep)
     case batch([PutStep])
+    /// Begins a payload that comes in pieces, in the place of the one with this number.
+    ///
+    /// It stays in memory up to so many bytes.
+    case bodyBegin(UInt8, payload: UInt8, memory: Int)
+    /// Appends so many of its bytes, or what is left, and reads back what there is.
+    case bodyAppend(UInt8, Int)
+    /// Appends the rest and stores it, and then some puts in the same hold of the lock.
+    case bodyCommit(UInt8, key: UInt8, metadata: UInt8, with: [PutStep])
+    case bodyAbort(UInt8)
     case get(UInt8)
     /// Reads without first reading what other stores have written: the answer may be the older one.
     case glance(UInt8)
@@ -225,6 +234,8 @@ extension Step {
         let follows = random.oneIn(2)
         let overtakes = random.oneIn(3)
         let threads = random.oneIn(3)
+        let bodies = random.oneIn(2)
+        var begunBodies: Set<Int> = []
         var steps: [Step] = []
         if !random.oneIn(4) { steps.append(randomLimit(&random)) }
         func put(_ random: inout SplitMix64) -> PutStep {
@@ -238,6 +249,25 @@ extension Step {
                 steps.append(random.oneIn(3) ? .ambush(after: random.below(4)) : .overtake)
             }
             if threads, random.oneIn(6) { steps.append(.thread(random.below(3))) }
+            if bodies, random.oneIn(3) {
+                let number = random.below(3)
+                if begunBodies.insert(number).inserted {
+                    steps.append(
+                        .bodyBegin(
+                            UInt8(number), payload: UInt8(random.below(payloadCount)),
+                            memory: random.pick([0, 0, 64, 300, 1 << 18])))
+                } else if random.oneIn(2) {
+                    steps.append(.bodyAppend(UInt8(number), random.below(400)))
+                } else {
+                    begunBodies.remove(number)
+                    let others = random.oneIn(3) ? (0..<(1 + random.below(4))).map { _ in put(&random) } : []
+                    steps.append(
+                        random.oneIn(5)
+                            ? .bodyAbort(UInt8(number))
+                            : .bodyCommit(
+                                UInt8(number), key: key(&random), metadata: UInt8(random.below(80)), with: others))
+                }
+            }
             switch random.below(100) {
             case 0..<25: steps.append(.put(put(&random)))
             case 25..<29:
@@ -306,7 +336,7 @@ extension Step {
     /// Whether it puts something, which may make evictions necessary.
     var isPut: Bool {
         switch self {
-        case .put, .batch: true
+        case .put, .batch, .bodyCommit: true
         default: false
         }
     }
@@ -314,7 +344,7 @@ extension Step {
     /// Whether it may make several records, so that a part of them can be there after it was interrupted.
     var mayRecordMany: Bool {
         switch self {
-        case .get, .glance, .look, .refresh, .touch, .flush, .clock, .damage: false
+        case .get, .glance, .look, .refresh, .touch, .flush, .clock, .damage, .bodyBegin, .bodyAppend, .bodyAbort: false
         default: true
         }
     }

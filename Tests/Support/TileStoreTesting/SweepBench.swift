@@ -138,6 +138,7 @@ package func sweep(_ steps: [Step], setting: ScriptSetting, fault: SweepFault, a
             if let difference = matches(snapshot) {
                 return .failed("\(place), \(thrown.map { "threw \($0)" } ?? "succeeded"), reopened: \(difference)")
             }
+            if let left = bench.stagedFiles, !left.isEmpty { return .failed("\(place): staging keeps \(left)") }
             let report = try store.verify()
             // A removal that cannot be recorded takes the blobs first: then their entries are misses.
             var asExpected = report

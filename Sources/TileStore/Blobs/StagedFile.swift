@@ -1,0 +1,119 @@
+/// A file in `staging/` that is written piece by piece, by one writer, and read by anybody who has it.
+///
+/// Its name is `staging/<unique>.body`, and it is locked (`flock`) from its making to its end. So an opening can tell one that
+/// is being written, however old it seems to be by a clock that has jumped, from one that a process left when it died.
+///
+/// It stays readable without its name: after it was removed, and after it was renamed to a blob's place.
+final class StagedFile: Sendable {
+    let path: String
+    private let files: any FileSystem
+    private let file: OpenFile
+    private static let ending = ".body"
+
+    /// Makes and locks a file, and the folder too where a purge has taken it.
+    static func make(_ files: any FileSystem, _ names: StagingNames) throws(FileError) -> StagedFile {
+        for _ in 0..<16 {
+            let path = names.next() + ending
+            // Closed when it is let go.
+            let staged = StagedFile(files, try files.openStaged(path), path)
+            // An opening that saw it before it was locked has the lock, or has removed it.
+            do throws(FileError) {
+                if try staged.takeLock() { return staged }
+            } catch {
+                staged.discard()
+                throw error
+            }
+            try files.unlink(path)
+        }
+        throw FileError("lock a new file in", files.location + "/staging", Errno.exists)
+    }
+
+    private init(_ files: any FileSystem, _ file: OpenFile, _ path: String) {
+        (self.files, self.file, self.path) = (files, file, path)
+    }
+
+    deinit { files.close(file) }
+
+    private func takeLock() throws(FileError) -> Bool {
+        guard try files.tryLock(file) else { return false }
+        return try files.status(of: file).links > 0
+    }
+
+    func append(_ bytes: UnsafeRawBufferPointer) throws(FileError) {
+        do throws(FileError) { try files.writeAll(file, bytes) } catch { throw named(error) }
+    }
+
+    func sync() throws(FileError) {
+        do throws(FileError) { try files.sync(file) } catch { throw named(error) }
+    }
+
+    /// Reads at an offset; fewer bytes than asked for only at the file's end.
+    func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int) throws(FileError) -> Int {
+        do throws(FileError) { return try files.read(file, into: buffer, at: Int64(offset)) } catch {
+            throw named(error)
+        }
+    }
+
+    /// Reads what the system's page cache has; it may be fewer bytes than asked for.
+    func readIfCached(into buffer: UnsafeMutableRawBufferPointer, at offset: Int) throws(FileError) -> Int {
+        try files.readIfCached(file, into: buffer, at: Int64(offset))
+    }
+
+    /// Ends the writing of a file that has been renamed to a blob's place.
+    func release() { files.unlock(file) }
+
+    /// Ends the writing and removes the file; what cannot be removed is swept by the next opening.
+    func discard() {
+        _ = try? files.unlink(path)
+        release()
+    }
+
+    /// The file has become shorter than what was written to it.
+    var isTooShort: FileError { named(FileError("read", path, Errno.io)) }
+
+    private func named(_ error: FileError) -> FileError {
+        FileError(error.operation, files.location + "/" + path, error.number)
+    }
+
+    // MARK: Leftovers
+
+    private enum Writer { case alive, dead, unknown }
+
+    /// Removes what writers left in `staging/`.
+    ///
+    /// A body that nobody has locked was left by a process that died. Other files are written in one go; they go an hour later, by
+    /// the time of day. Whoever loses one to a clock that has jumped stages its bytes again.
+    static func sweep(_ files: any FileSystem, now: Timestamp) throws(FileError) {
+        for name in try files.list("staging") ?? [] {
+            let path = "staging/" + name
+            let writer = name.hasSuffix(ending) ? try removeIfDead(path, files) : .unknown
+            guard writer == .unknown, let status = try files.status(at: path), status.kind != .folder,
+                status.modified < now.seconds - 3600
+            else { continue }
+            try files.unlink(path)
+        }
+    }
+
+    private static func removeIfDead(_ path: String, _ files: any FileSystem) throws(FileError) -> Writer {
+        let file: OpenFile
+        do throws(FileError) { file = try files.open(path, .read) } catch {
+            // It is gone by now, or nothing that the store has made, or another user's.
+            guard error.number == Errno.noEntry || error.isDenied || error.isForeignObject else { throw error }
+            return .unknown
+        }
+        defer { files.close(file) }
+        guard try files.tryLock(file) else { return .alive }
+        try files.unlink(path)
+        return .dead
+    }
+}
+
+extension FileSystem {
+    fileprivate func openStaged(_ path: String) throws(FileError) -> OpenFile {
+        do throws(FileError) { return try open(path, .createBlob) } catch {
+            // The folder may be gone with the rest of a purged cache; anything else is the caller's to know.
+            guard error.number == Errno.noEntry, try makeFolder("staging") else { throw error }
+            return try open(path, .createBlob)
+        }
+    }
+}
