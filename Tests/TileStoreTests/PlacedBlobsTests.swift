@@ -126,6 +126,58 @@ struct PlacedBlobsTests {
         other.simulateKill()
     }
 
+    /// The same for a blob that was in place already and waited for its record while a second stretch of the batch was
+    /// looked at.
+    @Test func whatOthersDroppedIsNotUnlinkedWhileItsRecordWaits() throws {
+        let lab = try Lab()
+        let other = try lab.another()
+        try lab.store.put(lab.bytes(7), for: lab.key(7), metadata: lab.metadata())
+        try lab.store.put(lab.bytes(1), for: lab.key(1000), metadata: lab.metadata())
+        try other.put(lab.bytes(8), for: lab.key(7), metadata: lab.metadata())
+        // 256 tiles whose blobs are there but for the one that the other store has dropped; then new ones.
+        let batch = (0..<270).map { number in
+            TilePut(
+                key: lab.key(number), data: lab.bytes(number == 7 ? 7 : number < 256 ? 1 : number),
+                metadata: lab.metadata())
+        }
+        try lab.store.put(batch)
+        #expect(try lab.store.invariantViolations() == [])
+        #expect(try lab.store.read(lab.key(7))?.data == lab.bytes(7))
+        other.simulateKill()
+    }
+
+    /// A blob that had been written ahead for one tile of a batch was unlinked before that tile's turn, and its record was
+    /// written all the same: an earlier tile had brought the blob as a staged file, and another one had replaced that tile.
+    @Test(arguments: [false, true])
+    func aBlobWrittenAheadWasTakenForThereAfterItHadGone(isBody: Bool) throws {
+        let lab = try Lab()
+        let (other, bytes) = (try lab.another(), lab.bytes(7))
+        func tile(_ key: Int, _ content: Int) -> TilePut {
+            TilePut(key: lab.key(key), data: lab.bytes(content), metadata: lab.metadata())
+        }
+        let rest = [tile(1, 11), tile(1, 12), tile(0, 13), tile(1, 7)]
+        if isBody {
+            let writer = try lab.store.beginBody(limit: bytes.count, inMemoryUpTo: 0)
+            try bytes.withUnsafeBytes { try writer.append($0) }
+            try writer.commit(for: lab.key(0), metadata: lab.metadata(), with: rest)
+        } else {
+            // The blob looks live while the batch is staged, and its file is missing.
+            try lab.store.put(bytes, for: lab.key(7), metadata: lab.metadata())
+            lab.disk.remove(lab.digest(7).path)
+            lab.clock.advance(seconds: 2)
+            let batch = try PutInSteps([tile(0, 7)] + rest, into: lab.store)
+            _ = try batch.stage(known: [])
+            #expect(lab.disk.names("staging").count == 1)
+            _ = try other.remove([lab.key(7)])
+            #expect(try batch.record().stored == 5)
+        }
+        #expect(try lab.store.invariantViolations() == [])
+        #expect(try lab.store.read(lab.key(1))?.data == bytes)
+        #expect(try lab.store.read(lab.key(0))?.data == lab.bytes(13))
+        #expect(lab.disk.names("staging").isEmpty)
+        other.simulateKill()
+    }
+
     /// A put of a new blob relied on a look at the folder that was a few milliseconds old, and then gave up.
     @Test func aPutGoesIntoTheFolderThatHasTakenThePlace() throws {
         let lab = try Lab()

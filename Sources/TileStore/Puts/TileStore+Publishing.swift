@@ -67,19 +67,19 @@ extension TileStore {
     ) throws -> Bool {
         guard !isDurable else { return false }
         var places: [Int] = []
-        var digests: Set<BlobDigest> = []
+        var brought: Set<BlobDigest> = []
         tables.read { t, _ in
             for i in range {
-                guard let digest = requests[i].digest, requests[i].staged == nil, isMadeInPlace(requests[i]),
-                    t.find(digest) == nil, !pending.published.contains(digest), digests.insert(digest).inserted
+                // Only the first that brings a blob writes it ahead. Where an earlier one brings it as a staged file, the blob may
+                // have been recorded and have gone again before a later one's turn.
+                guard let digest = requests[i].digest, t.find(digest) == nil, !pending.published.contains(digest),
+                    brought.insert(digest).inserted, requests[i].staged == nil, isMadeInPlace(requests[i])
                 else { continue }
                 places.append(i)
             }
         }
         guard places.count >= Self.fewestTogether, try ledger.confirmFolder() else { return false }
-        // What other processes' records left without entries is unlinked with the next records: not after it is there again.
-        try unlinkReleased(ledger)
-        for digest in digests { try prepareShard(digest.shard) }
+        for place in places { if let digest = requests[place].digest { try prepareShard(digest.shard) } }
         let (files, share) = (files, 4)
         // Each place is one share's alone, and all have come back when this returns.
         nonisolated(unsafe) let shared = requests

@@ -12,6 +12,8 @@ extension TileStore {
                     + "to be kept, and remove the folder")
         }
         try flushIfEvictionIsNear(batches, ledger)
+        // What other processes' records left without entries: before any of it is put in place again.
+        try unlinkReleased(ledger)
         let pending = ledger.pending
         let isAlone = batches.count == 1 && batches.allSatisfy { $0.count == 1 }
         var hasPlaced = false
