@@ -34,6 +34,22 @@ struct GroupedPutsTests {
             #expect(wrong == nil, "seed \(seed)")
         }
     }
+
+    /// A batch that was refused at one of its tiles left the cache above its limits by those before.
+    @Test(arguments: [StoreLimits(capacity: 2 * 4096), StoreLimits(capacity: nil, entryLimit: 2)])
+    func aBatchThatWasRefusedInItsMiddleLeftTheCacheAboveItsLimits(limits: StoreLimits) throws {
+        let clock = ManualClock()
+        var environment = clock.environment(SimulatedFileSystem(SimulatedDisk(clock: clock)), seed: 5)
+        environment.bounds.names = 1
+        let store = try TileStore(environment: environment, configuration: Lab.plain)
+        try store.setLimits(limits)
+        let metadata = TileMetadata(storedAt: clock.now, expires: clock.now.adding(seconds: 3600))
+        let names = (0..<6).map { "a/9/\($0)/0" } + ["b/9/1/0"]
+        let batch = try names.map { TilePut(key: try TileKey($0), data: Data($0.utf8), metadata: metadata) }
+        #expect(throws: StoreError.self) { try store.put(batch) }
+        #expect(try store.read(TileKey("a/9/5/0"))?.data == batch[5].data)
+        #expect(try store.invariantViolations() == [])
+    }
 }
 
 /// Two stores on one folder, of which one carries out groups of batches, and the model of what that should do.

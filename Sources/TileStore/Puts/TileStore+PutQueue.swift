@@ -73,13 +73,22 @@ extension TileStore {
     func perform(
         _ batches: some Collection<UnsafeMutableBufferPointer<PutRequest>>, _ ledger: Ledger
     ) -> (any Error)? {
+        var failure: (any Error)?
         do {
             // Where blobs are to be put in place it must be certain which folder that is.
             let appendsOnly = batches.allSatisfy { $0.allSatisfy { $0.staged == nil && !$0.looksNew } }
             var goal = EvictionGoal()
-            try hold(ledger, appendsOnly: appendsOnly) { ledger in
-                try record(batches, ledger)
-                if ledger.glance.exceedsLimits { goal = try evictToLimits(ledger) }
+            do {
+                try hold(ledger, appendsOnly: appendsOnly) { ledger in
+                    try record(batches, ledger)
+                    if ledger.glance.exceedsLimits { goal = try evictToLimits(ledger) }
+                }
+            } catch {
+                failure = error
+                // Those before the one that failed are stored, and count.
+                if ledger.glance.exceedsLimits, batches.contains(where: { $0.contains(where: \.isSettled) }) {
+                    goal = try hold(ledger) { try evictToLimits($0) }
+                }
             }
             while !goal.isReached { try hold(ledger) { goal = try evict(goal, $0) } }
             if isCompactionDue(ledger) {
@@ -87,7 +96,7 @@ extension TileStore {
             } else if isImageDue(ledger) {
                 maintenance?.scheduleImage()
             }
-            return nil
-        } catch { return error }
+            return failure
+        } catch { return failure ?? error }
     }
 }
