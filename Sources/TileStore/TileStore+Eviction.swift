@@ -239,6 +239,7 @@ extension TileStore {
                 guard try ledger.confirmFolder() else { throw failure }
                 for digest in blobs {
                     memory.remove(digest)
+                    vouched.withLock { $0.remove(digest) }
                     try files.unlink(digest.path)
                 }
                 try appendRecords(lines, ledger)

@@ -154,6 +154,20 @@ struct FaultSweepTests {
         }
     }
 
+    /// A put relied on a blob's file that had been seen a moment before, and that a removal had given up for room meanwhile.
+    @Test func aBlobThatMadeRoomOnAFullDiskIsNotTakenForThere() throws {
+        let lab = try Lab()
+        try lab.put(0..<1)
+        // Seen to be there.
+        try lab.store.put(lab.bytes(0), for: lab.key(1), metadata: lab.metadata())
+        lab.files.fail(.init(at: 0, number: ENOSPC, scope: .space, persistent: true))
+        #expect(throws: StoreError.self) { try lab.store.remove([lab.key(0), lab.key(1)]) }
+        lab.files.fail(nil)
+        #expect(lab.disk.contents(lab.digest(0).path) == nil)
+        try lab.store.put(lab.bytes(0), for: lab.key(2), metadata: lab.metadata())
+        #expect(try lab.store.read(lab.key(2))?.data == lab.bytes(0))
+    }
+
     @Test func blobsReplacedByPartOfABatchGoAlsoWhereTheDiskIsFull() throws {
         var cut = 0
         for room in stride(from: 8000, to: 10_000, by: 97) {
