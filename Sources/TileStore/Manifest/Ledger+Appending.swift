@@ -21,7 +21,7 @@ extension Ledger {
                 try files.truncate(journal, to: offset)
                 isTorn = false
             }
-            if durable, syncedGeneration != generation { try syncManifest() }
+            if durable || sync, syncedGeneration != generation { try syncManifest() }
             if offset == 0 { try writeHeader(journal) }
             while written < bytes.count {
                 written += try files.write(journal, UnsafeRawBufferPointer(rebasing: bytes[written...]))

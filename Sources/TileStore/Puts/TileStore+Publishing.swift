@@ -79,6 +79,7 @@ extension TileStore {
             }
         }
         guard places.count >= Self.fewestTogether, try ledger.confirmFolder() else { return false }
+        try markUnsynced(ledger)
         for place in places { if let digest = requests[place].digest { try prepareShard(digest.shard) } }
         let (files, share) = (files, 4)
         // Each place is one share's alone, and all have come back when this returns.
