@@ -9,6 +9,8 @@ final class MixedBench {
     private let images: Bool
     private var stores: [(store: TileStore, files: SimulatedFileSystem)?] = [nil, nil]
     private var compactions: [Compaction?] = [nil, nil]
+    /// Bodies that have come and are not stored yet: of both stores, often with equal bytes.
+    private var bodies: [[(writer: BodyWriter, payload: Int)]] = [[], []]
     private var seed: UInt64
     private var boot = 1
     /// The last acknowledged state of keys that only the durable store has changed since: the payload's number and the expiry;
@@ -54,6 +56,8 @@ final class MixedBench {
         stores[who]?.store.simulateKill()
         stores[who]?.files.kill()
         stores[who] = nil
+        // Not before: who dies removes nothing.
+        bodies[who] = []
     }
 
     private func end() { for who in 0...1 { kill(who) } }
@@ -67,13 +71,29 @@ final class MixedBench {
         func metadata() -> TileMetadata {
             TileMetadata(storedAt: clock.now, expires: clock.now.adding(seconds: Int64(10 + random.below(1000))))
         }
-        switch random.below(20) {
+        switch random.below(21) {
         case 0..<9:
             let metadata = metadata()
             log[log.count - 1] += " put"
             promised[key] = nil
             try store(who).put(Universe.payloads[payload], for: Universe.key(key), metadata: metadata)
             if who == 0 { promised[key] = .some((payload, metadata.expires)) }
+        case 9 where !bodies[who].isEmpty, 10 where bodies[who].count > 1:
+            let metadata = metadata()
+            let body = bodies[who].remove(at: random.below(bodies[who].count))
+            // The others let its blob go, and bring it back.
+            let others = random.oneIn(2) ? [] : [(key + 1, payload), (key, 2), (key + 1, body.payload), (key, 3)]
+            log[log.count - 1] += " commit of \(body.payload), \(others)"
+            let tiles = others.map { key, payload in
+                TilePut(key: Universe.key(key % 8), data: Universe.payloads[payload], metadata: metadata)
+            }
+            for (key, _) in others + [(key, 0)] { promised[key % 8] = nil }
+            try body.writer.commit(for: Universe.key(key), metadata: metadata, with: tiles)
+            if who == 0 {
+                for (key, payload) in [(key, body.payload)] + others {
+                    promised[key % 8] = .some((payload, metadata.expires))
+                }
+            }
         case 9, 10:
             let metadata = metadata()
             let keys = (0..<UInt8(2 + random.below(5))).map { (key + $0) % 8 }
@@ -123,11 +143,17 @@ final class MixedBench {
         case 17:
             log[log.count - 1] += " close"
             compactions[who] = nil
+            bodies[who] = []
             try stores[who]?.store.close()
             kill(who)
-        case 18:
+        case 18 where random.oneIn(2):
             log[log.count - 1] += " kill"
             kill(who)
+        case 18, 19:
+            log[log.count - 1] += " a body comes"
+            let writer = try store(who).beginBody(limit: 1 << 20, inMemoryUpTo: random.pick([0, 0, 64]))
+            try Universe.payloads[payload].withUnsafeBytes { try writer.append($0) }
+            bodies[who].append((writer, payload))
         default:
             log[log.count - 1] += " read"
             _ = try store(who).read(Universe.key(key))

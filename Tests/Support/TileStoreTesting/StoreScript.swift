@@ -260,7 +260,8 @@ extension Step {
                     steps.append(.bodyAppend(UInt8(number), random.below(400)))
                 } else {
                     begunBodies.remove(number)
-                    let others = random.oneIn(3) ? (0..<(1 + random.below(4))).map { _ in put(&random) } : []
+                    let most = random.oneIn(4) ? 12 : 4
+                    let others = random.oneIn(3) ? (0..<(1 + random.below(most))).map { _ in put(&random) } : []
                     steps.append(
                         random.oneIn(5)
                             ? .bodyAbort(UInt8(number))
