@@ -78,9 +78,18 @@ package func sweep(_ steps: [Step], setting: ScriptSetting, fault: SweepFault, a
                 thrown = error
             }
             bench.model.trail = [before.snapshot()]
+            let usesBefore = bench.uses
             let expected = bench.applyToModel(step)
             var trail = bench.model.trail ?? []
             bench.model.trail = nil
+            // What fails in its middle is stored up to there, and the limits are kept by what is stored.
+            if thrown != nil, case .batch(let puts) = step {
+                for count in puts.indices {
+                    var (part, uses) = (before, usesBefore)
+                    _ = part.put(bench.tiles(Array(puts[..<count])), uses: &uses, now: clock.now)
+                    trail.append(part.snapshot())
+                }
+            }
             // On a full disk a removal matters more than the uses that should be written down before it.
             let usesAfter = bench.uses
             let forgetful = StoreBench.Forgetful(bench, step, before)
