@@ -4,6 +4,7 @@ import NIOEmbedded
 import NIOPosix
 import Testing
 import TileCacheTesting
+import TileStoreTesting
 
 @testable import OriginClient
 

@@ -4,7 +4,7 @@ import TileStore
 import TileStoreTesting
 
 /// Bodies that come in pieces: stored as a put of the same bytes, readable meanwhile, and gone where they are given up.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct BodyWriterTests {
     private static func lab(durable: Bool = false, _ check: StoreConfiguration.DigestCheck = .always) throws -> Lab {
         var configuration = Lab.plain

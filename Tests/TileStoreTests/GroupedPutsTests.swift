@@ -7,7 +7,7 @@ import TileStoreTesting
 /// Batches of several callers, carried out in one hold of the lock: they end as one by one.
 ///
 /// `TILE_SEED=…` replays one seed, `TILE_SEEDS=n` runs n.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct GroupedPutsTests {
     static let parts = 8
 

@@ -5,7 +5,7 @@ import TileStoreTesting
 @testable import TileStore
 
 /// Several stores and threads on one folder, and what one must not do to what another has acknowledged.
-@Suite(.timeLimit(.minutes(60)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct SharedFolderTests {
     enum Way: CaseIterable { case body, put }
 

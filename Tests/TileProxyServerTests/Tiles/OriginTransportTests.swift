@@ -6,6 +6,7 @@ import Testing
 import TileCache
 import TileCacheTesting
 import TileStore
+import TileStoreTesting
 
 @testable import TileProxyServer
 
