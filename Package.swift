@@ -267,6 +267,7 @@ let package = Package(
             name: "TileCacheTests",
             dependencies: [
                 "TileCache",
+                "CacheEngine",
                 "TileStore",
                 "HTTPCaching",
                 "ContentCoding",

@@ -26,7 +26,7 @@ package struct CacheTransaction: Sendable {
         /// The answer to ``Action/fetch(_:_:isProbe:)``: it waits for somebody else's.
         case follows
         /// What became of the fill that it follows.
-        case heard(Flights.News)
+        case heard(FillEnd)
         /// What becomes of its own fill.
         case told(FillNews)
         /// It has waited for others for as long as a request should.
@@ -267,7 +267,7 @@ package struct CacheTransaction: Sendable {
         return forward(forwarding, now)
     }
 
-    private mutating func heard(_ news: Flights.News, _ forwarding: Forwarding, _ now: HTTPDate) -> [Action] {
+    private mutating func heard(_ news: FillEnd, _ forwarding: Forwarding, _ now: HTTPDate) -> [Action] {
         switch news {
         case .stored:
             rounds += 1

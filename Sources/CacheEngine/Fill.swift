@@ -89,7 +89,7 @@ package struct Fill: Sendable {
         /// Tell the owner; nothing where it has left.
         case tellOwner(FillNews)
         /// Send followers away, and let nobody join any more.
-        case sendFollowersAway(Flights.News)
+        case sendFollowersAway(FillEnd)
         /// Remember whether such an answer is of use to others.
         case remember(wasOfUse: Bool)
         /// Store the collected body, unless the resource has changed; ``Event/stored(_:_:)`` or ``Event/mayNotStore``
@@ -101,7 +101,7 @@ package struct Fill: Sendable {
         /// ``Event/forgotten`` shall come.
         case startForgetting
         /// The fill is over; what followers are told who are left.
-        case end(Flights.News)
+        case end(FillEnd)
     }
 
     private enum State {
@@ -199,7 +199,7 @@ package struct Fill: Sendable {
         return [.ask(forwarding.fields)]
     }
 
-    private mutating func end(_ news: Flights.News, _ actions: [Action] = []) -> [Action] {
+    private mutating func end(_ news: FillEnd, _ actions: [Action] = []) -> [Action] {
         state = .over
         let unused: [Action] = isProbe ? [.abandonProbe] : []
         isProbe = false
@@ -343,7 +343,7 @@ package struct Fill: Sendable {
     ) -> [Action] {
         let status = confirmation(stored, isStored: isStored, now)
         let isReusable = (isStored || held != nil) && !stored.freshness.noCache && stored.freshness.isFresh(at: now)
-        let news = isReusable ? held.map { Flights.News.held($0) } ?? .stored : .alone
+        let news = isReusable ? held.map { FillEnd.held($0) } ?? .stored : .alone
         return end(
             news, remember(wasOfUse: isReusable) + [.tellOwner(.confirmed(candidate, stored, status))])
     }
@@ -360,7 +360,7 @@ package struct Fill: Sendable {
     // MARK: The end
 
     /// Those who wait are answered also where nothing can be stored: a full disk must not send each of them to the origin.
-    private func held(_ intent: OriginDecision.StoreIntent, _ body: HeldBody?) -> Flights.News {
+    private func held(_ intent: OriginDecision.StoreIntent, _ body: HeldBody?) -> FillEnd {
         guard let key = request.key, let body else { return .alone }
         let bytes = isBodiless(intent.status) ? StoredBody.none : .memory(body.data)
         let candidate = Candidate(key: key, intent.metadata, bytes, body)

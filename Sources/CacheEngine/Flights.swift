@@ -1,25 +1,28 @@
 package import TileStore
 
-/// The fills that others may wait for: one for each key, over all event loops.
-///
-/// A transaction leads a fill or follows one. A follower is told what became of the fill by a closure of its own, once, on
-/// any thread. When the one that the fill was begun for has left, the fill goes on for its followers; when the last of
-/// them has left too, the fill is told that it is deserted.
-package final class Flights: Sendable {
-    /// What a follower is told.
-    package enum News: Sendable {
-        /// The answer is stored: look again.
-        case stored
-        /// The answer could not be stored, and is shared with those who wait.
-        case held(HeldAnswer)
-        /// The origin answered with an error of this status: what is stored may stand in (RFC 5861 §4); else ask alone.
-        case error(status: Int)
-        /// The answer is of no use to others, or there was none: ask alone, without joining again.
-        case alone
-        /// The fill was given up for reasons of its own: look again, and join again.
-        case again
-    }
+/// The fills of the proxy's routes, over all event loops.
+package typealias Fills = Flights<TileKey, FillEnd>
 
+/// What the followers of a fill are told.
+package enum FillEnd: Sendable {
+    /// The answer is stored: look again.
+    case stored
+    /// The answer could not be stored, and is shared with those who wait.
+    case held(HeldAnswer)
+    /// The origin answered with an error of this status: what is stored may stand in (RFC 5861 §4); else ask alone.
+    case error(status: Int)
+    /// The answer is of no use to others, or there was none: ask alone, without joining again.
+    case alone
+    /// The fill was given up for reasons of its own: look again, and join again.
+    case again
+}
+
+/// The work that others may wait for: one flight for each key, over all event loops and tasks.
+///
+/// Somebody leads a flight, others follow it. A follower is told what became of it by a closure of its own, once, on any
+/// thread. When the one that the flight was begun for has left, it goes on for its followers; when the last of them has left
+/// too, it is told that it is deserted. How urgent it is rises with those who join.
+package final class Flights<Key: Hashable & Sendable, News: Sendable>: Sendable {
     /// What became of the wish to join.
     package enum Joined: Sendable {
         /// The caller has to fetch by itself; with a ticket, if others may be told of it.
@@ -31,32 +34,48 @@ package final class Flights: Sendable {
     /// The right, and the duty, to land a flight.
     package struct Ticket: Sendable {
         /// What is being fetched.
-        package let key: TileKey
+        package let key: Key
         /// Whether others could join when it was given.
         package let isOpen: Bool
+        /// How urgent it is, and what those who wait allow it.
+        package let urgency: FetchTicket
         fileprivate let number: UInt64
     }
 
     /// A follower's place.
     package struct Seat: Sendable {
-        fileprivate let key: TileKey
+        fileprivate let key: Key
         fileprivate let flight: UInt64
         fileprivate let number: UInt64
     }
 
+    /// The place of one who follows in any case.
+    package struct Place: Sendable {
+        /// The place.
+        package let seat: Seat
+        /// The ticket, if there was no flight: then the caller has to see to the work.
+        package let leads: Ticket?
+    }
+
     private struct Flight {
         var number: UInt64
+        var urgency: FetchTicket
         var followers: [UInt64: @Sendable (News) -> Void] = [:]
         var isOpen: Bool
+        /// Whether it goes on though nobody follows.
+        var isKept = false
         /// Called when the last follower leaves; set once the leader has left.
         var deserted: (@Sendable () -> Void)?
     }
 
     private struct State {
-        var flights: [TileKey: Flight] = [:]
+        var flights: [Key: Flight] = [:]
         var next: UInt64 = 0
-        /// Hashes of keys, each in its place: those whose last answer was of no use to others.
-        var useless = [Int?](repeating: nil, count: 4096)
+        var isClosed = false
+        /// Hashes of keys, each in its place: those whose last answer was of no use to others; empty until there is one.
+        var useless: [Int?] = []
+
+        func isUseless(_ hash: Int) -> Bool { !useless.isEmpty && useless[Flights.place(hash)] == hash }
     }
 
     private let state = Locked(State())
@@ -67,10 +86,10 @@ package final class Flights: Sendable {
     ///
     /// Where the last answer was of no use to others it is not worth waiting: the caller leads a flight that nobody joins.
     /// - Parameter hear: Called once, on any thread, if somebody else's flight was joined.
-    package func join(_ key: TileKey, hear: @escaping @Sendable (News) -> Void) -> Joined {
+    package func join(_ key: Key, hear: @escaping @Sendable (News) -> Void) -> Joined {
         let hash = key.hashValue
         return state.withLock { state in
-            guard state.useless[Self.place(hash)] != hash else {
+            guard !state.isUseless(hash) else {
                 guard state.flights[key] == nil else { return .leads(nil) }
                 return .leads(start(key, isOpen: false, &state))
             }
@@ -86,34 +105,84 @@ package final class Flights: Sendable {
     /// Starts a flight unless there is one for the key.
     ///
     /// - Parameter isOpen: Whether others may join it.
-    package func start(_ key: TileKey, isOpen: Bool) -> Ticket? {
+    package func start(_ key: Key, isOpen: Bool) -> Ticket? {
         state.withLock { state in
             state.flights[key] == nil ? start(key, isOpen: isOpen, &state) : nil
         }
     }
 
-    private func start(_ key: TileKey, isOpen: Bool, _ state: inout State) -> Ticket {
+    private func start(
+        _ key: Key, isOpen: Bool, _ state: inout State, _ priority: FetchPriority = .visible
+    ) -> Ticket {
         state.next += 1
-        state.flights[key] = Flight(number: state.next, isOpen: isOpen)
-        return Ticket(key: key, isOpen: isOpen, number: state.next)
+        let urgency = FetchTicket(priority)
+        state.flights[key] = Flight(number: state.next, urgency: urgency, isOpen: isOpen)
+        return Ticket(key: key, isOpen: isOpen, urgency: urgency, number: state.next)
+    }
+
+    /// Follows the flight for a key; starts one if there is none that can be joined.
+    ///
+    /// - Parameters:
+    ///   - terms: What the follower allows it.
+    ///   - hear: Called once, on any thread.
+    /// - Returns: `nil` if all is closed.
+    package func follow(
+        _ key: Key, _ priority: FetchPriority, _ terms: FetchTerms?,
+        hear: @escaping @Sendable (News) -> Void
+    ) -> Place? {
+        let entered = state.withLock { state -> (Place, FetchTicket)? in
+            guard !state.isClosed else { return nil }
+            let leads =
+                state.flights[key]?.isOpen == true ? nil : start(key, isOpen: true, &state, priority)
+            // Nothing of the flight is held meanwhile: a thousand followers are not copied for each one more.
+            guard let (number, urgency) = state.flights[key].map({ ($0.number, $0.urgency) }) else {
+                return nil
+            }
+            state.next += 1
+            state.flights[key]?.followers[state.next] = hear
+            // In one step with entering: who sees that somebody follows sees what that one allows.
+            if let terms { urgency.add(terms) }
+            return (
+                Place(seat: Seat(key: key, flight: number, number: state.next), leads: leads), urgency
+            )
+        }
+        entered?.1.raise(to: priority)
+        return entered?.0
+    }
+
+    /// Has the flight for a key go on though nobody follows it; starts one if there is none.
+    ///
+    /// - Returns: The ticket of one that was started.
+    package func keep(_ key: Key, _ priority: FetchPriority) -> Ticket? {
+        let (started, urgency) = state.withLock { state -> (Ticket?, FetchTicket?) in
+            guard !state.isClosed else { return (nil, nil) }
+            let ticket =
+                state.flights[key]?.isOpen == true ? nil : start(key, isOpen: true, &state, priority)
+            state.flights[key]?.isKept = true
+            return (ticket, state.flights[key]?.urgency)
+        }
+        urgency?.raise(to: priority)
+        return started
     }
 
     /// Remembers whether the answer for a key was of use to others.
     ///
     /// It remembers some thousands of keys; to forget one costs one round of waiting.
-    package func remember(_ key: TileKey, wasOfUse: Bool) {
+    package func remember(_ key: Key, wasOfUse: Bool) {
         let hash = key.hashValue
         state.withLock { state in
-            let place = Self.place(hash)
             if !wasOfUse {
-                state.useless[place] = hash
-            } else if state.useless[place] == hash {
-                state.useless[place] = nil
+                if state.useless.isEmpty { state.useless = Array(repeating: nil, count: 4096) }
+                state.useless[Self.place(hash)] = hash
+            } else if state.isUseless(hash) {
+                state.useless[Self.place(hash)] = nil
             }
         }
     }
 
-    private static func place(_ hash: Int) -> Int { Int(truncatingIfNeeded: UInt(bitPattern: hash) & 4095) }
+    private static func place(_ hash: Int) -> Int {
+        Int(truncatingIfNeeded: UInt(bitPattern: hash) & 4095)
+    }
 
     // MARK: Leaving
 
@@ -123,8 +192,10 @@ package final class Flights: Sendable {
     /// - Returns: Whether there are followers. If not, nobody can join any more, and `deserted` will not be called.
     package func leaderLeft(_ ticket: Ticket, deserted: @escaping @Sendable () -> Void) -> Bool {
         state.withLock { state in
-            guard let flight = state.flights[ticket.key], flight.number == ticket.number else { return false }
-            guard !flight.followers.isEmpty else {
+            guard let flight = state.flights[ticket.key], flight.number == ticket.number else {
+                return false
+            }
+            guard flight.isKept || !flight.followers.isEmpty else {
                 state.flights[ticket.key]?.isOpen = false
                 return false
             }
@@ -136,13 +207,13 @@ package final class Flights: Sendable {
     /// A follower has left, and hears no more.
     package func leave(_ seat: Seat) {
         let deserted = state.withLock { state -> (@Sendable () -> Void)? in
-            guard var flight = state.flights[seat.key], flight.number == seat.flight,
-                flight.followers.removeValue(forKey: seat.number) != nil
+            guard state.flights[seat.key]?.number == seat.flight,
+                state.flights[seat.key]?.followers.removeValue(forKey: seat.number) != nil,
+                let flight = state.flights[seat.key], flight.followers.isEmpty, !flight.isKept,
+                let deserted = flight.deserted
             else { return nil }
-            defer { state.flights[seat.key] = flight }
-            guard flight.followers.isEmpty, let deserted = flight.deserted else { return nil }
-            flight.deserted = nil
-            flight.isOpen = false
+            state.flights[seat.key]?.deserted = nil
+            state.flights[seat.key]?.isOpen = false
             return deserted
         }
         deserted?()
@@ -165,7 +236,9 @@ package final class Flights: Sendable {
 
     private func tell(_ ticket: Ticket, _ news: News, _ change: (inout Flight) -> Flight?) {
         let followers = state.withLock { state -> [UInt64: @Sendable (News) -> Void] in
-            guard var flight = state.flights[ticket.key], flight.number == ticket.number else { return [:] }
+            guard var flight = state.flights[ticket.key], flight.number == ticket.number else {
+                return [:]
+            }
             let followers = flight.followers
             state.flights[ticket.key] = change(&flight)
             return followers
@@ -174,10 +247,34 @@ package final class Flights: Sendable {
         for number in followers.keys.sorted() { followers[number]?(news) }
     }
 
+    /// Ends all flights for good: their followers are told, those who lead them are told that they are deserted, and nothing
+    /// is started by ``follow(_:_:_:hear:)`` and ``keep(_:_:)`` any more.
+    package func close(_ news: News) {
+        let flights = state.withLock { state -> [Flight] in
+            state.isClosed = true
+            defer { state.flights = [:] }
+            return Array(state.flights.values)
+        }
+        for flight in flights {
+            flight.deserted?()
+            for number in flight.followers.keys.sorted() { flight.followers[number]?(news) }
+        }
+    }
+
+    /// Whether it has been closed.
+    package var isClosed: Bool { state.withLock { $0.isClosed } }
+
+    /// How many follow the flight for a key.
+    package func followers(of key: Key) -> Int {
+        state.withLock { $0.flights[key]?.followers.count ?? 0 }
+    }
+
     /// Whether somebody follows.
     package func hasFollowers(_ ticket: Ticket) -> Bool {
         state.withLock { state in
-            guard let flight = state.flights[ticket.key], flight.number == ticket.number else { return false }
+            guard let flight = state.flights[ticket.key], flight.number == ticket.number else {
+                return false
+            }
             return !flight.followers.isEmpty
         }
     }

@@ -7,6 +7,8 @@ package struct Queue<Element> {
 
     package var count: Int { items.count - head }
 
+    package var first: Element? { head < items.count ? items[head] : nil }
+
     package mutating func append(_ item: Element) { items.append(item) }
 
     package mutating func popFirst() -> Element? {

@@ -28,7 +28,7 @@ public final class TileCache: Sendable {
     let pool: BlockingPool
     /// For tiles that are files or in archives of this machine.
     let localPool: BlockingPool
-    let gate: HostGate
+    let slots: OriginSlots
     /// What failed lately: hosts, and single tiles.
     let health: OriginHealth
     /// Tiles that could not be stored.
@@ -77,8 +77,8 @@ public final class TileCache: Sendable {
         pool = BlockingPool(threads: configuration.fileThreads)
         localPool = BlockingPool(threads: configuration.fileThreads)
         drawing = BlockingPool(threads: configuration.magnifierThreads)
-        gate = HostGate(
-            perHost: min(configuration.requestsPerHost, transport.requestsPerHost ?? .max),
+        slots = OriginSlots(
+            perOrigin: min(configuration.requestsPerHost, transport.requestsPerHost ?? .max),
             forVisible: configuration.requestsForVisible)
         flights = SingleFlight(startTask: configuration.startTask)
         magnifications = SingleFlight(startTask: configuration.startTask)

@@ -1,4 +1,4 @@
-import CacheEngine
+package import CacheEngine
 public import TileStore
 
 /// How a cache is opened, and how it treats servers.
@@ -47,10 +47,6 @@ public struct TileCacheConfiguration: Sendable {
     /// The defaults.
     public init() {}
 }
-
-/// Makes a task for a piece of work, at a priority.
-package typealias TaskStarter =
-    @Sendable (_ priority: TaskPriority, _ work: @escaping @Sendable () async -> Void) -> Task<Void, Never>
 
 /// What went wrong, or was noticed, without being anybody's answer.
 public enum TileCacheEvent: Sendable {

@@ -46,7 +46,7 @@ final class EngineWorld {
         /// Whether its head is out and the rest is to come.
         var isRelaying = false
         var isPatient = false
-        var seat: Flights.Seat?
+        var seat: Fills.Seat?
         weak var fill: Question?
         var events: [CacheTransaction.Event] = []
         var isActing = false
@@ -59,7 +59,7 @@ final class EngineWorld {
         var fill: Fill
         let owner: Client?
         var hasOwner: Bool
-        let ticket: Flights.Ticket?
+        let ticket: Fills.Ticket?
         var permit: Changes.Permit?
         var isAsked = false
         var hasHead = false
@@ -73,7 +73,7 @@ final class EngineWorld {
         var isActing = false
         var askedAt = HTTPDate(seconds: 0)
 
-        init(_ fill: Fill, _ owner: Client?, _ ticket: Flights.Ticket?) {
+        init(_ fill: Fill, _ owner: Client?, _ ticket: Fills.Ticket?) {
             self.fill = fill
             self.owner = owner
             self.ticket = ticket
@@ -84,7 +84,7 @@ final class EngineWorld {
     static let use = CacheUse(
         policy: CachePolicy(kind: .shared, usesHeuristic: true), storedBodyBytes: 1000, name: "test")
 
-    let flights = Flights()
+    let flights = Fills()
     let changes = Changes()
     let health: OriginHealth
     let budget = StagingBudget(limit: 1 << 20)
@@ -282,11 +282,11 @@ final class EngineWorld {
         _ forwarding: Forwarding, _ joining: CacheTransaction.Joining, _ isProbe: Bool, _ client: Client
     ) {
         let request = client.transaction.request
-        var ticket: Flights.Ticket?
+        var ticket: Fills.Ticket?
         if let key = Fill.flightKey(request, forwarding) {
             switch joining {
             case .shared:
-                let hear = OneThread<Flights.News> { [weak self] news in
+                let hear = OneThread<FillEnd> { [weak self] news in
                     self?.pending.append {
                         guard client.seat != nil else { return }
                         client.seat = nil
@@ -316,7 +316,7 @@ final class EngineWorld {
     // MARK: Fills
 
     private func begin(
-        _ request: CacheRequest, _ forwarding: Forwarding, _ ticket: Flights.Ticket?, _ owner: Client?, isProbe: Bool,
+        _ request: CacheRequest, _ forwarding: Forwarding, _ ticket: Fills.Ticket?, _ owner: Client?, isProbe: Bool,
         looksAgain: Bool
     ) {
         let scope = ResourceScope(origin: "http://origin") { path, _ in try? TileKey("site:" + path) }

@@ -40,7 +40,7 @@ extension FillNews {
     }
 }
 
-extension Flights.News {
+extension FillEnd {
     var word: String {
         switch self {
         case .stored: "stored"

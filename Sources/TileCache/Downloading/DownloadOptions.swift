@@ -1,3 +1,5 @@
+import CacheEngine
+
 /// How a download goes about it.
 public struct DownloadOptions: Sendable {
     /// So many tiles at a time, 1 to 1000; the cache's limit for each host holds too.

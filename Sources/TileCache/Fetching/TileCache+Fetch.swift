@@ -92,7 +92,7 @@ extension TileCache {
                 throw FetchFailure(wait, key: order.key, now: clock.ticks())
             }
             let (asked, before) = (request, redirects)
-            let hop = try await gate.withSlot(host, ticket) {
+            let hop = try await slots.withSlot(host, ticket) {
                 try await visit(host, from: first, asked, before, order, ticket)
             }
             switch hop {

@@ -1,3 +1,4 @@
+import CacheEngine
 import ContentCoding
 package import TileStore
 

@@ -9,7 +9,7 @@ struct ResourceParts: Sendable {
     private static let storedBodyBytes = 64 << 20
 
     let use: CacheUse
-    let flights = Flights()
+    let flights = Fills()
     let changes = Changes()
     let budget = StagingBudget(limit: 2 * Self.storedBodyBytes)
     let drivers = Drivers()

@@ -30,7 +30,7 @@ final class ResourceExchange {
     /// Its own fill, while it leads one.
     private var fill: Inbox<ResourceFill.Event>?
     /// Its place at somebody else's.
-    private var seat: Flights.Seat?
+    private var seat: Fills.Seat?
     private var patience: Task<Void, Never>?
     /// What its own fill wrote last.
     private var letter: ResourceFill.Letter?
@@ -175,7 +175,7 @@ final class ResourceExchange {
     private func fetch(
         _ forwarding: Forwarding, _ joining: CacheTransaction.Joining, _ isProbe: Bool
     ) -> CacheTransaction.Event {
-        var ticket: Flights.Ticket?
+        var ticket: Fills.Ticket?
         if let key = Fill.flightKey(request, forwarding) {
             switch joining {
             case .shared:

@@ -38,7 +38,7 @@ final class ResourceFill {
     private let inbox: Inbox<Event>
     private var fill: Fill
     private var owner: Inbox<ResourceExchange.Event>?
-    private var ticket: Flights.Ticket?
+    private var ticket: Fills.Ticket?
     private var permit: Changes.Permit?
     private var call: Task<Void, Never>?
     /// When the question went out, in ticks.
@@ -49,7 +49,7 @@ final class ResourceFill {
     private var error: (any Error)?
 
     private init(
-        _ cache: TileCache, _ resource: Resource, _ forwarding: Forwarding, _ ticket: Flights.Ticket?,
+        _ cache: TileCache, _ resource: Resource, _ forwarding: Forwarding, _ ticket: Fills.Ticket?,
         owner: Inbox<ResourceExchange.Event>?, isProbe: Bool, _ inbox: Inbox<Event>
     ) {
         self.cache = cache
@@ -67,7 +67,7 @@ final class ResourceFill {
     /// - Parameter owner: The request that it is begun for; `nil` for a refresh in the background.
     /// - Returns: Where it is told that its owner has left.
     static func begin(
-        _ cache: TileCache, _ resource: Resource, _ forwarding: Forwarding, _ ticket: Flights.Ticket?,
+        _ cache: TileCache, _ resource: Resource, _ forwarding: Forwarding, _ ticket: Fills.Ticket?,
         owner: Inbox<ResourceExchange.Event>?, isProbe: Bool
     ) -> Inbox<Event> {
         let inbox = Inbox<Event>()
@@ -199,7 +199,7 @@ final class ResourceFill {
         let outgoing = resource.outgoing(fields)
         call = Task {
             do {
-                try await cache.gate.withSlot(outgoing.head.host, FetchTicket(.visible)) {
+                try await cache.slots.withSlot(outgoing.head.host, FetchTicket(.visible)) {
                     let requestedAt = HTTPDate(cache.clock.now())
                     let result: Result<TransportResponse, TransportError>
                     do throws(TransportError) { result = .success(try await cache.transport.send(outgoing)) } catch {

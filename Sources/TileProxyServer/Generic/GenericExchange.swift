@@ -24,7 +24,7 @@ final class GenericExchange: @unchecked Sendable {
     /// Its own fill, while it leads one.
     private weak var fill: GenericFill?
     /// Its place at somebody else's.
-    private var seat: Flights.Seat?
+    private var seat: Fills.Seat?
     private var isPatient = false
     /// Events that came of an action that is being carried out, until it is its turn.
     private var events: [CacheTransaction.Event] = []
@@ -168,7 +168,7 @@ final class GenericExchange: @unchecked Sendable {
 
     private func fetch(_ forwarding: Forwarding, _ joining: CacheTransaction.Joining, _ isProbe: Bool) {
         exchange.cacheResult = forwarding.cause == .method || forwarding.cause == .bypass ? .bypass : .miss
-        var ticket: Flights.Ticket?
+        var ticket: Fills.Ticket?
         if let key = Fill.flightKey(request, forwarding) {
             switch joining {
             case .shared:
@@ -192,7 +192,7 @@ final class GenericExchange: @unchecked Sendable {
         fill.start(looksAgain: ticket?.isOpen ?? false)
     }
 
-    private func hear(_ news: Flights.News) {
+    private func hear(_ news: FillEnd) {
         guard seat != nil else { return }
         seat = nil
         take(.heard(news))

@@ -22,7 +22,7 @@ final class GenericFill: @unchecked Sendable {
     private var owner: GenericExchange?
     private let client: Exchange?
     private var relay: BodyRelay?
-    private var ticket: Flights.Ticket?
+    private var ticket: Fills.Ticket?
     private var permit: Changes.Permit?
     private var call: UpstreamCall?
     private var askedAt = NIODeadline.uptimeNanoseconds(0)
@@ -37,7 +37,7 @@ final class GenericFill: @unchecked Sendable {
     /// - Parameter owner: The request that it is begun for; `nil` for a refresh in the background.
     init(
         _ proxy: GenericProxy, _ route: ProxyRoute, _ keys: ResourceKeys, _ request: CacheRequest,
-        _ forwarding: Forwarding, _ ticket: Flights.Ticket?, owner: GenericExchange?, isProbe: Bool
+        _ forwarding: Forwarding, _ ticket: Fills.Ticket?, owner: GenericExchange?, isProbe: Bool
     ) {
         self.proxy = proxy
         self.route = route
@@ -133,7 +133,7 @@ final class GenericFill: @unchecked Sendable {
         cache.failures.report(.warning, "no answer from upstream", kind: route.name.description, metadata)
     }
 
-    private func end(_ news: Flights.News) {
+    private func end(_ news: FillEnd) {
         if let ticket { cache.flights.land(ticket, news) }
         ticket = nil
         if let permit { cache.changes.giveBack(permit) }

@@ -49,7 +49,7 @@ package final class GenericCache: Sendable {
     let worker: StoreWorker
     /// What is the generic route's own in the engine.
     let use: CacheUse
-    let flights = Flights()
+    let flights = Fills()
     let changes = Changes()
     let health: OriginHealth
     let budget: StagingBudget

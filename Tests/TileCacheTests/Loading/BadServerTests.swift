@@ -1,3 +1,4 @@
+import CacheEngine
 import Foundation
 import HTTPTypes
 import Testing
@@ -74,7 +75,7 @@ struct BadServerTests {
             await until { door.arrivals == arrived + 1 && door.waiting == 1 }
             task.cancel()
             await #expect(throws: CancellationError.self) { try await task.value }
-            await until { lab.transport.active == 0 && lab.cache.gate.hostCount == 0 }
+            await until { lab.transport.active == 0 && lab.cache.slots.originCount == 0 }
         }
         door.open()
         #expect(try await lab.load()?.origin == .network)
@@ -207,7 +208,7 @@ struct BadServerTests {
             throw TransportError(.timeout, "no answer from tiles.example")
         }
         let tasks = (1...100).map { x in Task { await lab.failure(x, from: source)?.code } }
-        await until { lab.cache.gate.waiting("tiles.example") == 98 }
+        await until { lab.cache.slots.waiting("tiles.example") == 98 }
         door.open()
         var codes: [TileCacheError.Code: Int] = [:]
         for task in tasks { if let code = await task.value { codes[code, default: 0] += 1 } }
@@ -230,7 +231,7 @@ struct BadServerTests {
         await until { door.waiting == 1 }
         probe.cancel()
         _ = await probe.result
-        await until { lab.transport.active == 0 && lab.cache.gate.hostCount == 0 }
+        await until { lab.transport.active == 0 && lab.cache.slots.originCount == 0 }
         door.open()
         #expect(try await lab.load(11, from: source)?.origin == .network)
     }

@@ -1,3 +1,4 @@
+import CacheEngine
 import Foundation
 import HTTPTypes
 import Testing
@@ -100,7 +101,7 @@ struct ManyAskersTests {
         #expect(lab.transport.mostActive("tiles.example") == 3)
         #expect(lab.transport.mostActive("other.example") == 3)
         #expect(lab.transport.count == 45)
-        #expect(lab.cache.gate.hostCount == 0)
+        #expect(lab.cache.slots.originCount == 0)
     }
 
     @Test func whatIsLookedAtOvertakesPrefetchingAndAJoinedFlightRises() async throws {
@@ -113,9 +114,9 @@ struct ManyAskersTests {
         var tasks: [Task<CachedTile?, any Error>] = [Task { try await lab.load(1) }]
         await until { door.waiting == 1 }
         func ask(_ x: Int, _ priority: FetchPriority) async {
-            let before = lab.cache.gate.waiting("tiles.example")
+            let before = lab.cache.slots.waiting("tiles.example")
             tasks.append(Task { try await lab.load(x, priority: priority) })
-            await until { lab.cache.gate.waiting("tiles.example") == before + 1 }
+            await until { lab.cache.slots.waiting("tiles.example") == before + 1 }
         }
         await ask(2, .refresh)
         await ask(3, .prefetch)
@@ -137,10 +138,10 @@ struct ManyAskersTests {
             return .answer(200)
         }
         let tasks = (1...10).map { x in Task { await lab.failure(x)?.code } }
-        await until { door.waiting == 2 && lab.cache.gate.waiting("tiles.example") == 8 }
+        await until { door.waiting == 2 && lab.cache.slots.waiting("tiles.example") == 8 }
         try lab.cache.close()
         for task in tasks { #expect(await task.value == .closed) }
-        await until { lab.transport.active == 0 && lab.cache.gate.hostCount == 0 }
+        await until { lab.transport.active == 0 && lab.cache.slots.originCount == 0 }
         #expect(lab.transport.count == 2)
         await #expect(throws: StoreError.self) { try await lab.load(1) }
         // Not even a mode that needs no cache sends anything any more.
@@ -192,7 +193,7 @@ struct ManyAskersTests {
                 lab.clock.advance(seconds: Int64(random.below(4)))
             }
             await until { lab.cache.flights.count == 0 }
-            await until { lab.cache.gate.hostCount == 0 && lab.transport.active == 0 }
+            await until { lab.cache.slots.originCount == 0 && lab.transport.active == 0 }
             try lab.cache.close()
         }
     }

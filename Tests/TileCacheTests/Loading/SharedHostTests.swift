@@ -1,3 +1,4 @@
+import CacheEngine
 import Foundation
 import HTTPTypes
 import Testing
@@ -102,18 +103,18 @@ struct SharedHostTests {
         }
         let crowd = (1...20).map { x in Task { try await lab.load(x, priority: .prefetch) } }
         let host = "tiles.example"
-        await until { door.waiting + lab.cache.gate.waiting(host) == 20 }
+        await until { door.waiting + lab.cache.slots.waiting(host) == 20 }
         let isThere = Locked(false)
         let visible = Task {
             _ = try await lab.load(99)
             isThere.withLock { $0 = true }
         }
-        await until { isThere.withLock { $0 } || door.waiting + lab.cache.gate.waiting(host) == 21 }
+        await until { isThere.withLock { $0 } || door.waiting + lab.cache.slots.waiting(host) == 21 }
         #expect(isThere.withLock { $0 }, "it waits behind \(door.waiting) requests that nobody looks at")
         door.open()
         try await visible.value
         for task in crowd { _ = try await task.value }
-        #expect(lab.cache.gate.hostCount == 0)
+        #expect(lab.cache.slots.originCount == 0)
     }
 
     /// A transport with fewer connections than the cache would use.
@@ -140,7 +141,7 @@ struct SharedHostTests {
             return .answer(200)
         }
         let tasks = (1...10).map { x in Task { try await cache.tile(source, z: 12, x: x, y: 2) } }
-        await until { door.waiting + cache.gate.waiting("tiles.example") == 10 }
+        await until { door.waiting + cache.slots.waiting("tiles.example") == 10 }
         door.open()
         for task in tasks { #expect(try await task.value?.origin == .network) }
         #expect(lab.transport.mostActive("tiles.example") == 2)
@@ -160,7 +161,7 @@ struct SharedHostTests {
         }
         let sources = try ["a", "b", "c"].map { try lab.source($0, "https://\($0).example/{z}/{x}/{y}.png") }
         let tasks = sources.map { source in Task { try await lab.load(from: source) } }
-        await until { door.waiting + lab.cache.gate.waiting("cdn.example") == 3 }
+        await until { door.waiting + lab.cache.slots.waiting("cdn.example") == 3 }
         door.open()
         for task in tasks { #expect(try await task.value?.origin == .network) }
         #expect(lab.transport.mostActive("cdn.example") == 1)

@@ -1,3 +1,4 @@
+import CacheEngine
 import HTTPTypes
 import Testing
 import TileStore

@@ -14,16 +14,22 @@ public enum FetchPriority: Int, Comparable, Sendable, CaseIterable {
 }
 
 /// What those who wait for a fetch allow it, besides what its own order says.
-struct FetchTerms: Sendable {
+package struct FetchTerms: Sendable {
     /// So often the request may be sent.
-    var attempts = 0
+    package var attempts = 0
     /// How long each attempt may take.
-    var timeout = Duration.zero
+    package var timeout = Duration.zero
     /// Whether it is only part of a download, which some hosts' terms forbid.
-    var isBulk = true
+    package var isBulk = true
+
+    package init(attempts: Int = 0, timeout: Duration = .zero, isBulk: Bool = true) {
+        self.attempts = attempts
+        self.timeout = timeout
+        self.isBulk = isBulk
+    }
 
     /// Makes them as generous as the more generous of two.
-    mutating func add(_ other: FetchTerms) {
+    package mutating func add(_ other: FetchTerms) {
         attempts = max(attempts, other.attempts)
         timeout = max(timeout, other.timeout)
         isBulk = isBulk && other.isBulk
@@ -31,7 +37,7 @@ struct FetchTerms: Sendable {
 }
 
 /// The priority and terms of one fetch, which rise when somebody more urgent joins it.
-final class FetchTicket: Sendable {
+package final class FetchTicket: Sendable {
     private struct State {
         var priority: FetchPriority
         var terms = FetchTerms()
@@ -39,17 +45,17 @@ final class FetchTicket: Sendable {
     }
     private let state: Locked<State>
 
-    init(_ priority: FetchPriority) { state = Locked(State(priority: priority)) }
+    package init(_ priority: FetchPriority) { state = Locked(State(priority: priority)) }
 
-    var priority: FetchPriority { state.withLock { $0.priority } }
+    package var priority: FetchPriority { state.withLock { $0.priority } }
     /// What those who wait allow it.
-    var terms: FetchTerms { state.withLock { $0.terms } }
+    package var terms: FetchTerms { state.withLock { $0.terms } }
 
     /// Takes in the terms of somebody who joins.
-    func add(_ terms: FetchTerms) { state.withLock { $0.terms.add(terms) } }
+    package func add(_ terms: FetchTerms) { state.withLock { $0.terms.add(terms) } }
 
     /// Makes it at least so urgent.
-    func raise(to priority: FetchPriority) {
+    package func raise(to priority: FetchPriority) {
         let tell = state.withLock { state -> (@Sendable (FetchPriority) -> Void)? in
             guard priority > state.priority else { return nil }
             state.priority = priority
@@ -59,7 +65,7 @@ final class FetchTicket: Sendable {
     }
 
     /// Who is told of a rise from now on; returns the priority of this moment.
-    func watch(_ onRise: (@Sendable (FetchPriority) -> Void)?) -> FetchPriority {
+    package func watch(_ onRise: (@Sendable (FetchPriority) -> Void)?) -> FetchPriority {
         state.withLock { state in
             state.onRise = onRise
             return state.priority

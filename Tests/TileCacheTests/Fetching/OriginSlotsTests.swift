@@ -1,3 +1,4 @@
+import CacheEngine
 import Testing
 import TileStore
 import TileStoreTesting
@@ -5,7 +6,7 @@ import TileStoreTesting
 @testable import TileCache
 
 @Suite(.timeLimit(.minutes(60)))
-struct HostGateTests {
+struct OriginSlotsTests {
     /// Counts who is inside, and in which order they came.
     private final class Inside: Sendable {
         private let state = Locked<(now: Int, most: Int, order: [Int])>((0, 0, []))
@@ -22,36 +23,36 @@ struct HostGateTests {
     }
 
     @Test func theMoreUrgentGoFirstThenThoseWhoCameFirst() async throws {
-        let gate = HostGate(perHost: 1)
+        let slots = OriginSlots(perOrigin: 1)
         let (door, inside) = (Latch(), Inside())
-        let blocker = Task { try await gate.withSlot("a", FetchTicket(.visible)) { try await door.pass() } }
+        let blocker = Task { try await slots.withSlot("a", FetchTicket(.visible)) { try await door.pass() } }
         await until { door.waiting == 1 }
         let priorities: [FetchPriority] = [.refresh, .prefetch, .visible, .refresh, .visible, .prefetch]
         var tasks: [Task<Void, any Error>] = []
         for (number, priority) in priorities.enumerated() {
             tasks.append(
-                Task { try await gate.withSlot("a", FetchTicket(priority)) { inside.enter(number) } })
-            await until { gate.waiting("a") == number + 1 }
+                Task { try await slots.withSlot("a", FetchTicket(priority)) { inside.enter(number) } })
+            await until { slots.waiting("a") == number + 1 }
         }
         // Another host is not held up.
-        try await gate.withSlot("b", FetchTicket(.refresh)) {}
+        try await slots.withSlot("b", FetchTicket(.refresh)) {}
         door.open()
         try await blocker.value
         for task in tasks { try await task.value }
         #expect(inside.order == [2, 4, 1, 5, 0, 3])
-        #expect(gate.hostCount == 0)
+        #expect(slots.originCount == 0)
     }
 
     @Test func aTicketThatRisesOvertakes() async throws {
-        let gate = HostGate(perHost: 1)
+        let slots = OriginSlots(perOrigin: 1)
         let (door, inside) = (Latch(), Inside())
-        let blocker = Task { try await gate.withSlot("a", FetchTicket(.visible)) { try await door.pass() } }
+        let blocker = Task { try await slots.withSlot("a", FetchTicket(.visible)) { try await door.pass() } }
         await until { door.waiting == 1 }
         let tickets = (0..<3).map { _ in FetchTicket(.refresh) }
         var tasks: [Task<Void, any Error>] = []
         for (number, ticket) in tickets.enumerated() {
-            tasks.append(Task { try await gate.withSlot("a", ticket) { inside.enter(number) } })
-            await until { gate.waiting("a") == number + 1 }
+            tasks.append(Task { try await slots.withSlot("a", ticket) { inside.enter(number) } })
+            await until { slots.waiting("a") == number + 1 }
         }
         tickets[2].raise(to: .visible)
         tickets[1].raise(to: .prefetch)
@@ -63,34 +64,34 @@ struct HostGateTests {
     }
 
     @Test func whoIsCancelledWhileWaitingLeavesNoSlotBehind() async throws {
-        let gate = HostGate(perHost: 2)
+        let slots = OriginSlots(perOrigin: 2)
         let door = Latch()
         let blockers = (0..<2).map { _ in
-            Task { try await gate.withSlot("a", FetchTicket(.visible)) { try await door.pass() } }
+            Task { try await slots.withSlot("a", FetchTicket(.visible)) { try await door.pass() } }
         }
         await until { door.waiting == 2 }
-        let waiters = (0..<50).map { _ in Task { try await gate.withSlot("a", FetchTicket(.prefetch)) {} } }
-        await until { gate.waiting("a") == 50 }
+        let waiters = (0..<50).map { _ in Task { try await slots.withSlot("a", FetchTicket(.prefetch)) {} } }
+        await until { slots.waiting("a") == 50 }
         for waiter in waiters { waiter.cancel() }
         for waiter in waiters {
             await #expect(throws: CancellationError.self) { try await waiter.value }
         }
-        #expect(gate.waiting("a") == 0)
+        #expect(slots.waiting("a") == 0)
         door.open()
         for blocker in blockers { try await blocker.value }
-        #expect(gate.hostCount == 0)
-        try await gate.withSlot("a", FetchTicket(.visible)) {}
-        #expect(gate.hostCount == 0)
+        #expect(slots.originCount == 0)
+        try await slots.withSlot("a", FetchTicket(.visible)) {}
+        #expect(slots.originCount == 0)
     }
 
     @Test func whatTheBodyThrowsFreesTheSlot() async {
-        let gate = HostGate(perHost: 1)
+        let slots = OriginSlots(perOrigin: 1)
         for _ in 0..<3 {
             await #expect(throws: BoomError.self) {
-                try await gate.withSlot("a", FetchTicket(.visible)) { throw BoomError() }
+                try await slots.withSlot("a", FetchTicket(.visible)) { throw BoomError() }
             }
         }
-        #expect(gate.hostCount == 0)
+        #expect(slots.originCount == 0)
     }
 
     /// Random crowds: never more than allowed inside, everybody gets in or was cancelled, nothing is left behind.
@@ -99,7 +100,7 @@ struct HostGateTests {
         for seed in Seeds.share(part, of: 4, count: 2000) {
             var random = SplitMix64(seed: seed)
             let most = 1 + random.below(3)
-            let gate = HostGate(perHost: most)
+            let slots = OriginSlots(perOrigin: most)
             let inside = Inside()
             await withTaskGroup(of: Void.self) { group in
                 for number in 0..<(2 + random.below(10)) {
@@ -109,7 +110,7 @@ struct HostGateTests {
                     group.addTask {
                         let task = Task {
                             for _ in 0..<before { await Task.yield() }
-                            try await gate.withSlot("a", ticket) {
+                            try await slots.withSlot("a", ticket) {
                                 inside.enter(number)
                                 for _ in 0..<during { await Task.yield() }
                                 inside.leave()
@@ -124,7 +125,7 @@ struct HostGateTests {
                 }
             }
             #expect(inside.most <= most, "seed \(seed)")
-            #expect(gate.hostCount == 0, "seed \(seed)")
+            #expect(slots.originCount == 0, "seed \(seed)")
         }
     }
 }
