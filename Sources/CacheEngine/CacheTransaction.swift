@@ -220,7 +220,7 @@ package struct CacheTransaction: Sendable {
     private mutating func forward(_ forwarding: Forwarding, _ now: HTTPDate) -> [Action] {
         // Where stale is forbidden whatever happens, the origin is asked whatever has happened.
         guard let candidate = forwarding.candidate, !isProbe,
-            candidate.response.freshness.mayServe(after: .unreachable, asking: request.asking, at: now)
+            use.mayServe(candidate.response, after: .unreachable, asking: request.asking, at: now)
         else { return fetch(forwarding) }
         state = .askingLeave(forwarding)
         return [.askLeave]
@@ -237,7 +237,7 @@ package struct CacheTransaction: Sendable {
             let freshness = candidate.response.freshness
             // An origin that asked to be left alone (a 429 with Retry-After too) cannot answer: an error of RFC 5861 §4.
             let standing: OriginFailure = failure == .unreachable ? .unreachable : .status(503)
-            guard freshness.mayServe(after: standing, asking: request.asking, at: now) else { break }
+            guard use.mayServe(candidate.response, after: standing, asking: request.asking, at: now) else { break }
             var status = CacheStatus(cache: use.name)
             status.hit = true
             status.timeToLive = freshness.expires.seconds(since: now)
@@ -281,7 +281,7 @@ package struct CacheTransaction: Sendable {
             return act(.decide(request, .found(answer.candidate), at: now), now)
         case .error(let status):
             guard let candidate = forwarding.candidate,
-                candidate.response.freshness.mayServe(after: .status(status), asking: request.asking, at: now)
+                use.mayServe(candidate.response, after: .status(status), asking: request.asking, at: now)
             else { return goAlone(forwarding, now) }
             return useStale(candidate, status, forwarding, now)
         case .alone: return goAlone(forwarding, now)
@@ -302,7 +302,7 @@ package struct CacheTransaction: Sendable {
         case .useStale(let candidate, let because): return useStale(candidate, because, forwarding, now)
         case .failed(let trouble):
             if let candidate = forwarding.candidate,
-                candidate.response.freshness.mayServe(after: .unreachable, asking: request.asking, at: now)
+                use.mayServe(candidate.response, after: .unreachable, asking: request.asking, at: now)
             {
                 return useStale(candidate, nil, forwarding, now)
             }

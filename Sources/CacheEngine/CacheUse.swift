@@ -30,6 +30,16 @@ package struct CacheUse: Sendable {
     /// How many seconds an absence (204, 404, 410) is remembered that has no lifetime of its own; `nil` for as long as the
     /// policy says.
     package var absentLifetime: Int?
+    /// How many seconds past its expiry a response may be served after an error that does not say so (`stale-if-error`).
+    package var staleOnError = 0
+    /// Whether every answer that is not what was asked for is an error in the sense of RFC 5861 §4: 401, 403, 429 and all
+    /// others.
+    ///
+    /// Where clients' requests are handed on so are such answers, and only 500, 502, 503 and 504 are errors. Where nothing is
+    /// handed on there is nothing better than what is stored.
+    package var countsRefusals = false
+    /// Whether what is stored is served whenever the origin fails, though its directives forbid it: the owner's choice.
+    package var servesStaleAlways = false
     /// The largest body that is stored.
     package var storedBodyBytes: Int
     /// The name of the cache in `Cache-Status` (RFC 9211 §2).
@@ -46,12 +56,18 @@ package struct CacheUse: Sendable {
 
     /// The use of map tiles: one request for each tile, and entries that share their fields.
     ///
-    /// - Parameter absent: How many seconds the absence of a tile is remembered where the origin does not say.
-    package init(tiles policy: CachePolicy, absent: Int, storedBodyBytes: Int, name: String) {
+    /// - Parameters:
+    ///   - absent: How many seconds the absence of a tile is remembered where the origin does not say.
+    ///   - staleOnError: How many seconds past its expiry a tile may be served after an error, where the origin does not say.
+    package init(
+        tiles policy: CachePolicy, absent: Int, staleOnError: Int, storedBodyBytes: Int, name: String
+    ) {
         self.policy = policy
         requests = .fixed
         fields = .deciding
         absentLifetime = absent
+        self.staleOnError = staleOnError
+        countsRefusals = true
         self.storedBodyBytes = storedBodyBytes
         self.name = name
     }

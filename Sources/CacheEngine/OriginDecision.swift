@@ -56,7 +56,7 @@ package enum OriginDecision: Sendable {
         let status = response.status.code
         if status == 304 { return notModified(response, request, forwarding, use, requestedAt, receivedAt) }
         if let candidate = forwarding.candidate,
-            candidate.response.freshness.mayServe(after: .status(status), asking: request.asking, at: receivedAt)
+            use.mayServe(candidate.response, after: .status(status), asking: request.asking, at: receivedAt)
         {
             return .serveStale
         }

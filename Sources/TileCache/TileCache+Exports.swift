@@ -2,3 +2,5 @@
 @_exported public import TileStore
 @_exported public import struct CacheEngine.Backoff
 @_exported public import enum CacheEngine.FetchPriority
+@_exported public import enum CacheEngine.LoadMode
+@_exported public import enum CacheEngine.StaleReason

@@ -14,7 +14,8 @@ struct TileEntryTests {
 
     private func use(_ kind: CacheKind) -> CacheUse {
         CacheUse(
-            tiles: CachePolicy(kind: kind, defaultLifetime: 7 * 86_400), absent: 3600, storedBodyBytes: 1000,
+            tiles: CachePolicy(kind: kind, defaultLifetime: 7 * 86_400), absent: 3600, staleOnError: 0,
+            storedBodyBytes: 1000,
             name: "test")
     }
 

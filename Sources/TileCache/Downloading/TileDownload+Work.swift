@@ -397,11 +397,11 @@ extension TileCache {
         let (store, now) = (self.store, clock.now())
         do {
             // What the tables say needs no waiting; only a look at the file does.
-            guard let entry = try store.entry(for: key), CacheState(entry, now: now).isFresh else { return false }
+            guard let entry = try store.entry(for: key), entry.metadata.isFresh(at: now) else { return false }
             if entry.blob == nil { return true }
             return try await pool.run {
                 guard let entry = try store.entryWithBlob(key) else { return false }
-                return CacheState(entry, now: now).isFresh
+                return entry.metadata.isFresh(at: now)
             }
         } catch let error as StoreError where error.code != .closed {
             // What cannot be read is fetched again.
@@ -433,4 +433,9 @@ extension TileCache {
             try await self.fetch(order, ticket)
         }
     }
+}
+
+extension TileMetadata {
+    /// Whether the tile may be used without asking.
+    fileprivate func isFresh(at now: Timestamp) -> Bool { !isStale(at: now) && !response.noCache }
 }

@@ -7,7 +7,7 @@ struct FetchFailure: Error, Sendable {
     /// What the caller is told if nothing in the cache can help.
     var error: TileCacheError
     /// What it means for stale tiles.
-    var setback: FetchSetback
+    var failure: OriginFailure
     /// Whether asking again soon makes sense.
     var mayPass = false
     /// What it says about the host, and not only about this tile.
@@ -22,7 +22,7 @@ extension FetchFailure {
         let isAnswer = failure.code == .bodyTooLarge || failure.code == .headTooLarge || failure.code == .unsupported
         self.init(
             error: TileCacheError(.noAnswer, "\(key): \(failure.message)", key: key, cause: failure),
-            setback: isAnswer ? .refused : .unreachable, mayPass: !isAnswer && failure.code != .nameNotFound,
+            failure: isAnswer ? .refused : .unreachable, mayPass: !isAnswer && failure.code != .nameNotFound,
             blame: !isAnswer && failure.code != .truncated ? .silent : .none)
     }
 
@@ -39,13 +39,13 @@ extension FetchFailure {
             .badStatus, "\(key): \(host) answered with status \(status)\(advice)", key: key, status: status)
         error.retryAfter = retryAfter
         self.init(
-            error: error, setback: .refused, mayPass: mayPass,
+            error: error, failure: .status(status), mayPass: mayPass,
             blame: status == 429 ? .overloaded : status >= 500 ? .error : .none, retryAfter: retryAfter)
     }
 
     /// An answer that is not believed.
     init(_ code: TileCacheError.Code, _ message: String, key: TileKey) {
-        self.init(error: TileCacheError(code, "\(key): \(message)", key: key), setback: .refused)
+        self.init(error: TileCacheError(code, "\(key): \(message)", key: key), failure: .refused)
     }
 
     /// The tile or the host is left alone for now.
@@ -56,12 +56,16 @@ extension FetchFailure {
             error: TileCacheError(
                 .waiting, "\(key): it or its host failed lately; it is asked again in \(seconds) s", key: key,
                 retryAfter: left),
-            setback: wait.failure == .unreachable ? .unreachable : .refused)
+            failure: wait.failure)
     }
 
     /// What it says about the host and the tile.
     var judgement: OriginHealth.Judgement {
-        let failure: OriginFailure = setback == .unreachable ? .unreachable : .status(error.status ?? 200)
-        return .failed(OriginSetback(blame, failure, retryAfter: retryAfter))
+        .failed(OriginSetback(blame, failure, retryAfter: retryAfter))
     }
+}
+
+extension OriginFailure {
+    /// An answer that is no tile, whatever its status says.
+    static let refused = OriginFailure.status(200)
 }

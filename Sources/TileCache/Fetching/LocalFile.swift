@@ -1,5 +1,6 @@
 import ContentCoding
 import Foundation
+import HTTPCaching
 import TileStore
 
 /// Tiles that are files of the same machine.
@@ -47,7 +48,7 @@ enum LocalFile {
         } catch {
             throw FetchFailure(
                 error: TileCacheError(.noAnswer, "\(key): its file cannot be read", key: key, cause: error),
-                setback: .unreachable)
+                failure: .unreachable)
         }
     }
 }

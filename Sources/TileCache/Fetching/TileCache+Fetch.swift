@@ -140,15 +140,15 @@ extension TileCache {
     private func landedMeanwhile(_ order: FetchOrder) async throws -> CachedTile? {
         guard order.mode == .standard || order.mode == .cacheThenServer else { return nil }
         if let held = held.tile(order.key),
-            case .serve(let reason) = LoadDecision.first(order.mode, CacheState(held.entry, now: clock.now()))
+            case .serve(let reason) = decision(order.mode, held.entry)
         {
             return CachedTile(held, origin: reason.map { .stale($0) } ?? .memory)
         }
         do {
             guard let entry = try store.entry(for: order.key),
-                case .serve = LoadDecision.first(order.mode, CacheState(entry, now: clock.now())),
+                case .serve = decision(order.mode, entry),
                 let stored = try await read(order.key),
-                case .serve(let reason) = LoadDecision.first(order.mode, CacheState(stored.entry, now: clock.now()))
+                case .serve(let reason) = decision(order.mode, stored.entry)
             else { return nil }
             let origin: TileOrigin = stored.origin == .memory ? .memory : .disk
             return CachedTile(stored, origin: reason.map { .stale($0) } ?? origin)
@@ -217,7 +217,7 @@ extension TileCache {
             throw FetchFailure(
                 error: TileCacheError(
                     .hookFailed, "\(order.key): the source's request hook \(what)", key: order.key, cause: error),
-                setback: .unreachable)
+                failure: .unreachable)
         }
     }
 
@@ -272,7 +272,7 @@ extension TileCache {
         guard order.isBulk, ticket.terms.isBulk else { return }
         let allowed = configuration.bulkAllowedHosts
         if let error = BulkPolicy.objection(toHost: Self.host(of: request), allowed: allowed) {
-            throw FetchFailure(error: error, setback: .refused)
+            throw FetchFailure(error: error, failure: .refused)
         }
     }
 
@@ -333,9 +333,12 @@ extension TileCache {
             kind: kind, defaultLifetime: Int(clamping: rules.unstated.components.seconds),
             minimumLifetime: rules.minimum.map { Int(clamping: $0.components.seconds) },
             overridesOrigin: rules.overridesServer)
-        return CacheUse(
+        var use = CacheUse(
             tiles: policy, absent: Int(clamping: rules.absent.components.seconds),
+            staleOnError: Int(clamping: rules.staleOnError.components.seconds),
             storedBodyBytes: source.bodyLimit, name: "swift-tile-cache")
+        use.servesStaleAlways = source.offlineUse == .always
+        return use
     }
 
     /// Stores an answer, if it may be stored, and returns it whether or not that worked.

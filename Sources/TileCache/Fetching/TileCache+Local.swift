@@ -1,3 +1,4 @@
+import HTTPCaching
 import TileStore
 
 #if canImport(FoundationEssentials)
@@ -28,7 +29,7 @@ extension TileCache {
                 do { return try body() } catch {
                     throw FetchFailure(
                         error: TileCacheError(.noAnswer, "\(order.key): \(error)", key: order.key, cause: error),
-                        setback: .unreachable)
+                        failure: .unreachable)
                 }
             }
             switch try reporting({ try local.tileNow(address) }) {
@@ -50,7 +51,7 @@ extension TileCache {
                 guard !isAbandoned.withLock({ $0 }) else {
                     throw FetchFailure(
                         error: TileCacheError(.cancelled, "\(order.key): the load was cancelled", key: order.key),
-                        setback: .refused)
+                        failure: .refused)
                 }
                 return try read().map(Self.tagged)
             }

@@ -73,7 +73,7 @@ extension TileCache {
         _ source: TileSource, _ key: TileKey, _ stored: StoredTile, _ mode: LoadMode, _ priority: FetchPriority,
         isHeld: Bool, _ isBulk: Bool
     ) async throws -> CachedTile? {
-        switch LoadDecision.first(mode, CacheState(stored.entry, now: clock.now())) {
+        switch decision(mode, stored.entry) {
         case .serve(let reason):
             return CachedTile(stored, origin: reason.map { .stale($0) } ?? origin(of: stored))
         case .serveAndRefresh:
@@ -84,6 +84,11 @@ extension TileCache {
         case .nothing:
             return nil
         }
+    }
+
+    /// What to do first with what is stored.
+    func decision(_ mode: LoadMode, _ entry: TileEntry) -> LoadDecision {
+        LoadDecision.first(mode, StoredFreshness(of: entry.metadata), at: HTTPDate(clock.now()))
     }
 
     private func origin(of stored: StoredTile) -> TileOrigin { stored.origin == .memory ? .memory : .disk }
@@ -115,11 +120,9 @@ extension TileCache {
             }
         } catch let failure as FetchFailure {
             guard let stored else { throw failure.error }
-            var state = CacheState(stored.entry, now: clock.now())
-            let fields = storedResponse(of: stored.entry.metadata).fields
-            state.statesStaleIfError = use(source).policy.directives(of: fields).cacheControl.staleIfError != nil
-            let decision = LoadDecision.afterSetback(
-                failure.setback, mode, state, source.lifetimes, source.offlineUse)
+            let decision = LoadDecision.after(
+                failure.failure, mode, storedResponse(of: stored.entry.metadata), isPinned: stored.entry.isPinned,
+                use(source), at: HTTPDate(clock.now()))
             guard case .serve(let reason) = decision else { throw failure.error }
             return CachedTile(stored, origin: reason.map { .stale($0) } ?? origin(of: stored))
         } catch is CancellationError {
