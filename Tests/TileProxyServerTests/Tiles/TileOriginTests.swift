@@ -237,7 +237,7 @@ struct TileOriginTests {
         configuration.sources[0].kind = .any
         try parts.adopt(try SourceTable(configuration))
         // The loops take the sources over one after the other.
-        while try await !get("/tiles/a/1/0/0").hasPrefix("HTTP/1.1 200") {}
+        while try await get("/tiles/a/1/0/0").hasPrefix("HTTP/1.1 404") {}
         for zoom in 2..<10 {
             let answer = try await get("/tiles/a/\(zoom)/0/0")
             #expect(answer.hasPrefix("HTTP/1.1 200") && answer.hasSuffix("\r\n\r\n/\(zoom)/0/0"))
