@@ -121,13 +121,14 @@ struct ResponseParser {
         }
         // Whoever speaks HTTP/1.0 and sends chunks is not to be trusted with another request (RFC 9112 §6.1).
         if line.minor == 48, raw.contains(.transferEncoding) { isReusable = false }
-        let length = try frame(raw, status: line.status)
+        let length = try frame(raw, response.headerFields, status: line.status)
         return .head(response, length: length)
     }
 
     /// Decides where the body ends (RFC 9112 §6.3).
-    private mutating func frame(_ fields: HeadFields, status: Int) throws(Violation) -> Int64? {
-        let length = fields.contains(.transferEncoding) ? nil : try length(fields)
+    private mutating func frame(_ fields: HeadFields, _ all: HTTPFields, status: Int) throws(Violation) -> Int64? {
+        let hasLength = fields.contains(.contentLength) && !fields.contains(.transferEncoding)
+        let length = hasLength ? try length(all) : nil
         if isHead || isBodiless(status) {
             // A 204 says nothing of a body (RFC 9110 §8.6). One that does may send it, and whenever it comes, it must not
             // be taken for the next response.
@@ -155,10 +156,9 @@ struct ResponseParser {
     }
 
     /// The `Content-Length`; the same number several times is one (RFC 9112 §6.3).
-    private func length(_ fields: HeadFields) throws(Violation) -> Int64? {
-        guard fields.contains(.contentLength) else { return nil }
+    private func length(_ fields: HTTPFields) throws(Violation) -> Int64? {
         var found: Int?
-        for field in fields.all where field.name == .contentLength {
+        for field in fields where field.name == .contentLength {
             for part in field.value.utf8.split(separator: UInt8(ascii: ","), omittingEmptySubsequences: false) {
                 let number = Array(part).withUnsafeBytes { $0.trimmed.decimal }
                 guard let number, found == nil || found == number else {

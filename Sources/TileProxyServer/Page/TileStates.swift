@@ -79,11 +79,11 @@ struct TileStates: Encodable {
         _ z: Int, _ x: Int, _ y: Int, _ source: ServedSource, _ store: TileStore, _ now: HTTPDate
     ) throws -> Tile {
         guard source.overzooms(z) else {
-            guard !source.configuration.isLocal else { return Tile(x: x, y: y, state: "local") }
+            guard !source.isLocal else { return Tile(x: x, y: y, state: "local") }
             return tile(x, y, try store.entry(for: try source.tiles.key(z: z, x: x, y: y)), now)
         }
         let last = source.tiles.zooms.upperBound
-        guard !source.configuration.isLocal else { return Tile(x: x, y: y, state: "local", from: last) }
+        guard !source.isLocal else { return Tile(x: x, y: y, state: "local", from: last) }
         // In the order in which the proxy asks: what is known to be absent leads to the next lower zoom.
         var found = Tile(x: x, y: y, state: "missing", from: last)
         let candidates = Overzoom.candidates(

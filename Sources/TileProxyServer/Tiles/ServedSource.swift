@@ -19,6 +19,8 @@ package final class ServedSource: Sendable {
     let index: Int
     /// What its tiles are, as far as can be known without looking at them.
     let kind: TileKind
+    /// Whether its tiles are files of this machine.
+    let isLocal: Bool
     /// The file extensions that its routes take; empty for any.
     let formats: [[UInt8]]
     /// The value of `Access-Control-Allow-Origin`.
@@ -70,6 +72,7 @@ package final class ServedSource: Sendable {
         let format = configuration.format ?? Self.format(of: configuration.template)
         formats = format.map { Self.spellings(of: $0).map { Array($0.utf8) } } ?? []
         kind = configuration.servedKind
+        isLocal = configuration.isLocal
         fallbackType = Self.mediaType(ofFormat: format, kind)
         switch configuration.sharing {
         case .all: allowedOrigin = "*"

@@ -22,7 +22,7 @@ struct TileFetch: Sendable {
 
     func run(_ now: HTTPDate) async -> TileReply {
         if let tile = key.tile, source.overzooms(tile.z) { return await overzoomed(now) }
-        if source.configuration.isLocal { return await local(now) }
+        if source.isLocal { return await local(now) }
         do {
             let known = try service.cache.store.entry(for: key)
             if request.onlyIfCached { return try await cached(known, now) }
@@ -150,7 +150,7 @@ struct TileFetch: Sendable {
 
     /// A tile made from its ancestor: with the ancestor's lifetime, age and fate, under an entity tag of its own.
     private func overzoomed(_ now: HTTPDate) async -> TileReply {
-        let isLocal = source.configuration.isLocal
+        let isLocal = source.isLocal
         let mode: LoadMode = isLocal ? .serverOnly : request.onlyIfCached ? .cacheOnly : .standard
         do {
             guard let made = try await service.cache.overzoomedTile(source.tiles, key, mode: mode) else {

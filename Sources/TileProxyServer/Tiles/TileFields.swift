@@ -1,5 +1,6 @@
 import HTTPCaching
 import HTTPTypes
+import HTTPWire
 import TileStore
 
 /// What an answer about a tile says in its header: pure functions over what is stored.
@@ -37,8 +38,16 @@ enum TileFields {
     }
 
     private static func runsScripts(_ type: String) -> Bool {
-        let type = type.lowercased()
-        return type.contains("xml") || type.contains("html") || type.contains("svg")
+        let type = Array(type.utf8)
+        return type.withUnsafeBytes { bytes in
+            bytes.indices.contains { start in
+                func holds(_ word: StaticString) -> Bool {
+                    let end = start + word.utf8CodeUnitCount
+                    return end <= bytes.count && bytes.part(start, end).equals(lowercase: word)
+                }
+                return holds("xml") || holds("html") || holds("svg")
+            }
+        }
     }
 
     /// `Cache-Control`, such that a client that subtracts `Age`, as it must (RFC 9111 §4.2), comes out with exactly the

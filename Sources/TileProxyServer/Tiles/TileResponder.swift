@@ -173,9 +173,9 @@ package final class TileResponder {
             return
         }
         // Files and archives of this machine are never stored.
-        if !source.configuration.isLocal { keys[found.place] = store.known(key) }
+        if !source.isLocal { keys[found.place] = store.known(key) }
         let now = time.now
-        if !source.configuration.isLocal, !source.overzooms(found.path.z), let tile = freshTile(key, source, now) {
+        if !source.isLocal, !source.overzooms(found.path.z), let tile = freshTile(key, source, now) {
             var status = CacheStatus(cache: "tileproxy")
             status.hit = true
             status.timeToLive = Int(clamping: tile.entry.metadata.expires.seconds &- now.seconds)
@@ -223,7 +223,7 @@ package final class TileResponder {
             }
         }
         // What reads files must not hold up the loop's other clients.
-        let task = !source.configuration.isLocal ? service.tasks.start(nil, work) : Task(operation: work)
+        let task = !source.isLocal ? service.tasks.start(nil, work) : Task(operation: work)
         exchange.whenGone = { task.cancel() }
     }
 
