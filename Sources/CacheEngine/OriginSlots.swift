@@ -3,7 +3,7 @@ import TileStore
 /// Lets at most so many requests at once go to one origin; who waits goes by priority, then by time of arrival.
 ///
 /// Some slots are kept free for what somebody waits for: a download that has its requests under way must not make a person
-/// wait for one of them to end. For event loops by closures, for tasks by ``withSlot(_:_:_:)``.
+/// wait for one of them to end. For event loops by closures, for tasks by ``slot(_:_:)``.
 package final class OriginSlots: Sendable {
     /// A slot, which must be given back by ``leave(_:)``.
     package struct Slot: Sendable {
@@ -150,18 +150,10 @@ package final class OriginSlots: Sendable {
         if let next { next.granted(next.slot) }
     }
 
-    /// Runs a body in one of the origin's slots.
+    /// Waits for a slot, which must be given back.
     ///
-    /// - Throws: `CancellationError` if the task is cancelled while it waits; what the body throws.
-    package func withSlot<R: Sendable>(
-        _ origin: String, _ ticket: FetchTicket, _ body: () async throws -> R
-    ) async throws -> R {
-        let slot = try await slot(origin, ticket)
-        defer { leave(slot) }
-        return try await body()
-    }
-
-    private func slot(_ origin: String, _ ticket: FetchTicket) async throws -> Slot {
+    /// - Throws: `CancellationError` if the task is cancelled while it waits.
+    package func slot(_ origin: String, _ ticket: FetchTicket) async throws -> Slot {
         let race = Race<Slot>()
         // One that was cancelled just before it got its slot gives it back.
         let take: @Sendable (Slot) -> Void = { [self] slot in

@@ -10,58 +10,64 @@ struct FetchFailure: Error, Sendable {
     var failure: OriginFailure
     /// Whether asking again soon makes sense.
     var mayPass = false
-    /// What it says about the host, and not only about this tile.
-    var blame = OriginSetback.Blame.none
     /// What the host asked for.
     var retryAfter: Duration?
 }
 
 extension FetchFailure {
-    /// Nothing, or only a part of an answer, came.
-    init(_ failure: TransportError, key: TileKey, host: String) {
-        let isAnswer = failure.code == .bodyTooLarge || failure.code == .headTooLarge || failure.code == .unsupported
-        self.init(
-            error: TileCacheError(.noAnswer, "\(key): \(failure.message)", key: key, cause: failure),
-            failure: isAnswer ? .refused : .unreachable, mayPass: !isAnswer && failure.code != .nameNotFound,
-            blame: !isAnswer && failure.code != .truncated ? .silent : .none)
-    }
-
-    /// An answer that is neither a tile nor its absence.
-    init(status: Int, key: TileKey, host: String, retryAfter: Duration?) {
-        let mayPass = [429, 500, 502, 503, 504].contains(status)
-        let advice =
-            switch status {
-            case 401, 403: "; check the source's credentials and the server's terms"
-            case 429: "; ask for less at once"
-            default: ""
-            }
-        var error = TileCacheError(
-            .badStatus, "\(key): \(host) answered with status \(status)\(advice)", key: key, status: status)
-        error.retryAfter = retryAfter
-        self.init(
-            error: error, failure: .status(status), mayPass: mayPass,
-            blame: status == 429 ? .overloaded : status >= 500 ? .error : .none, retryAfter: retryAfter)
-    }
-
-    /// An answer that is not believed.
+    /// Something that is no tile.
     init(_ code: TileCacheError.Code, _ message: String, key: TileKey) {
         self.init(error: TileCacheError(code, "\(key): \(message)", key: key), failure: .refused)
     }
 
-    /// The tile or the host is left alone for now.
-    init(_ wait: OriginHealth.Wait, key: TileKey, now: UInt64) {
-        let left = Duration.nanoseconds(Int64(clamping: wait.until > now ? wait.until - now : 0))
-        let seconds = left.components.seconds + 1
+    /// A fill that failed, in words.
+    ///
+    /// - Parameters:
+    ///   - known: What only the one who carries it out knows: the hook's error, the transport's, the terms'.
+    ///   - now: In ticks.
+    init(_ failure: TileFill.Failure, key: TileKey, known: TileCacheError?, now: UInt64) {
+        let setback = failure.setback
         self.init(
-            error: TileCacheError(
-                .waiting, "\(key): it or its host failed lately; it is asked again in \(seconds) s", key: key,
-                retryAfter: left),
-            failure: wait.failure)
+            error: known ?? TileCacheError(.noAnswer, "\(key): there is no answer", key: key),
+            failure: setback.failure, mayPass: failure.mayPass, retryAfter: setback.retryAfter)
+        switch failure {
+        case .waiting(let until, _):
+            let left = Duration.nanoseconds(Int64(clamping: until > now ? until - now : 0))
+            error = TileCacheError(
+                .waiting,
+                "\(key): it or its host failed lately; it is asked again in \(left.components.seconds + 1) s",
+                key: key, retryAfter: left)
+        case .status(let status, let host, let retryAfter):
+            let advice =
+                switch status {
+                case 401, 403: "; check the source's credentials and the server's terms"
+                case 429: "; ask for less at once"
+                default: ""
+                }
+            error = TileCacheError(
+                .badStatus, "\(key): \(host) answered with status \(status)\(advice)", key: key, status: status,
+                retryAfter: retryAfter)
+        case .unusable(.notModified, let words, let host):
+            error = TileCacheError(.badStatus, "\(key): \(host) \(words)", key: key)
+        case .unusable(.redirect, let words, let host):
+            error = TileCacheError(.badRedirect, "\(key): \(host) \(words)", key: key)
+        case .unusable(.body, let words, let host), .unusable(.incomplete, let words, let host):
+            error = TileCacheError(.badBody, "\(key): \(host) sent \(words)", key: key)
+        case .hook, .forbidden, .noAnswer: break
+        }
     }
+}
+
+extension TransportError {
+    /// Whether an answer came that the transport does not take.
+    private var isAnswer: Bool { code == .bodyTooLarge || code == .headTooLarge || code == .unsupported }
+
+    /// Whether asking again soon makes sense.
+    var mayPass: Bool { !isAnswer && code != .nameNotFound }
 
     /// What it says about the host and the tile.
-    var judgement: OriginHealth.Judgement {
-        .failed(OriginSetback(blame, failure, retryAfter: retryAfter))
+    var setback: OriginSetback {
+        OriginSetback(isAnswer || code == .truncated ? .none : .silent, isAnswer ? .refused : .unreachable)
     }
 }
 

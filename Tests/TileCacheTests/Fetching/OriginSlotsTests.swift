@@ -131,3 +131,14 @@ struct OriginSlotsTests {
 }
 
 struct BoomError: Error {}
+
+extension OriginSlots {
+    /// Runs a body in one of the origin's slots.
+    fileprivate func withSlot<R: Sendable>(
+        _ origin: String, _ ticket: FetchTicket, _ body: () async throws -> R
+    ) async throws -> R {
+        let slot = try await slot(origin, ticket)
+        defer { leave(slot) }
+        return try await body()
+    }
+}

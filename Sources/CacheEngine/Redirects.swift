@@ -1,25 +1,25 @@
 import HTTPCaching
-import HTTPTypes
+package import HTTPTypes
 
 /// Where a redirection leads, and what may go there (RFC 9110 §15.4).
-enum Redirect: Equatable {
+package enum Redirect: Equatable {
     /// Followed with this request.
     case follow(HTTPRequest)
     /// Not followed, and why.
     case refuse(String)
 
     /// So many are followed for one tile.
-    static let most = 5
+    package static let most = 5
 
     /// Whether a status sends the request elsewhere.
-    static func isOne(_ status: Int) -> Bool { [301, 302, 303, 307, 308].contains(status) }
+    package static func isOne(_ status: Int) -> Bool { [301, 302, 303, 307, 308].contains(status) }
 
     /// Decides on an answer that sends a request elsewhere.
     ///
     /// Never from `https` to `http`. To another origin go only the fields that hold no secret: those of the source and
     /// of its hook stay behind.
     /// - Parameter harmless: Names of fields that any server may see.
-    static func next(
+    package static func next(
         _ response: HTTPResponse, to request: HTTPRequest, harmless: Set<HTTPField.Name>
     ) -> Redirect {
         guard let location = response.headerFields[.location], location.utf8.count <= 8192 else {

@@ -1,7 +1,7 @@
 import HTTPTypes
 import Testing
 
-@testable import TileCache
+@testable import CacheEngine
 
 @Suite(.timeLimit(.minutes(60)))
 struct RedirectTests {

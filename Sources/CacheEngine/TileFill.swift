@@ -1,0 +1,430 @@
+package import HTTPCaching
+package import HTTPTypes
+package import TileStore
+
+/// A fill of the fixed use: one tile's way to its origin, over redirects and attempts.
+///
+/// It decides each step and does nothing itself. It is told what happens, one ``Event`` after another, and says what is to be done, as ``Action``s in order; at most the
+/// last of them has an event for an answer. Bodies stay with the driver, whole, and count only after ``Action/check``. What
+/// is stored is complete, allowed to be stored, and no page in place of a tile. Each slot that it takes it gives back, and of
+/// each probe it tells what came of it. ``Action/end(_:)`` is its last action, and comes exactly once.
+///
+/// A value without a socket, a store or a clock; used by one task at a time.
+package struct TileFill: Sendable {
+    /// What happens.
+    package enum Event: Sendable {
+        /// - Parameter looksAgain: Whether what is stored by now may do. Between the look of the one who asks and the flight's
+        ///   begin the flight before this one may have landed.
+        case begin(looksAgain: Bool)
+        /// The answer to ``Action/lookAgain``: whether there is something to serve.
+        case looked(isEnough: Bool)
+        /// The answer to ``Action/askQuestion``: whether the tile is left alone, and how many attempts those who wait allow.
+        case question(OriginHealth.Wait?, attempts: Int)
+        /// The answers to ``Action/prepare``: the request as the source wants it, or nothing.
+        case prepared(HTTPRequest)
+        case hookFailed
+        /// The answer to ``Action/checkTerms(_:)``.
+        case terms(isAllowed: Bool)
+        /// The answer to ``Action/askOrigin(_:)``: whether the origin is left alone.
+        case origin(OriginHealth.Wait?)
+        /// The answer to ``Action/takeSlot(_:)``.
+        case slot
+        /// The answer to ``Action/askLeave(_:)``.
+        case leave(OriginHealth.Leave)
+        /// The answers to ``Action/send(_:redirectedFrom:)``: a whole one, with so many bytes, or none.
+        case answer(HTTPResponse, bytes: Int, requestedAt: HTTPDate)
+        case noAnswer(OriginSetback, mayPass: Bool)
+        /// The answer to ``Action/check(_:)``: what speaks against the body.
+        case checked(objection: String?)
+        /// The answer to ``Action/store(_:isAbsence:)`` and ``Action/update(_:)``: done, or it could not be.
+        case stored
+        /// The answer to ``Action/pause(_:)``.
+        case paused
+        /// Nobody waits for it any more.
+        case cancelled
+    }
+
+    /// What is to be done.
+    package enum Action: Sendable {
+        /// Look into the tables once more.
+        case lookAgain
+        /// Ask whether the tile is left alone.
+        case askQuestion
+        /// Make the request, by the source's hook too.
+        case prepare
+        /// Ask whether the host's terms allow this request.
+        case checkTerms(String)
+        /// Ask whether the host is left alone: nobody stands in line for one that is.
+        case askOrigin(String)
+        case takeSlot(String)
+        case giveSlot
+        /// Ask for leave to send: those before this one in the line may have failed meanwhile.
+        case askLeave(String)
+        /// The leave to try the host was not used.
+        case abandonProbe(String)
+        /// Send it.
+        ///
+        /// - Parameter redirectedFrom: The host that was asked first, where a redirect has led to another one.
+        case send(HTTPRequest, redirectedFrom: String?)
+        /// Check the body against what the source's tiles are.
+        case check(HTTPResponse)
+        /// A host's clock is so many seconds ahead.
+        case reportClock(String, ahead: Int)
+        /// Store the answer: its body, or that there is no tile; ``Event/stored`` follows.
+        case store(AnswerRecord, isAbsence: Bool)
+        /// Bring what is stored up to date, or remove it if it may not be kept; ``Event/stored`` follows.
+        case update(AnswerRecord)
+        /// What is held in memory must not be used any more.
+        case forgetHeld
+        /// Tell what became of the question at a host.
+        ///
+        /// - Parameter isSettled: Whether the tile is settled by it: there, absent, or unchanged.
+        case judge(String, OriginHealth.Judgement, isSettled: Bool)
+        /// Wait before the next attempt; ``Event/paused`` follows.
+        case pause(Duration)
+        case end(End)
+    }
+
+    /// What came of it.
+    package enum End: Sendable {
+        /// What is stored by now will do.
+        case found
+        /// The origin's answer: a tile, or that there is none.
+        case brought(AnswerRecord, isAbsence: Bool, Keeping)
+        /// The origin says that what is stored still holds.
+        case confirmed(AnswerRecord)
+        case failed(Failure)
+        case cancelled
+    }
+
+    /// Whether an answer was to be kept.
+    package enum Keeping: Hashable, Sendable { case kept, notWanted, forbidden(host: String) }
+
+    /// Why there is no tile.
+    package enum Failure: Hashable, Sendable {
+        /// The tile or the host is left alone for now.
+        case waiting(until: UInt64, OriginFailure)
+        /// The source's hook failed.
+        case hook
+        /// The host's terms forbid the request.
+        case forbidden(host: String)
+        /// There was no answer, or no whole one.
+        case noAnswer(OriginSetback, mayPass: Bool)
+        /// An answer that is neither a tile nor its absence.
+        case status(Int, host: String, retryAfter: Duration?)
+        /// An answer that is not believed, in words.
+        case unusable(Objection, String, host: String)
+    }
+
+    /// What is wrong with an answer.
+    package enum Objection: Hashable, Sendable {
+        case notModified, redirect, body
+        /// The body is not whole, which may be otherwise next time.
+        case incomplete
+    }
+
+    private enum State {
+        case idle, looking, asking, preparing, pausing, over
+        case checkingTerms(HTTPRequest)
+        case askingOrigin(HTTPRequest)
+        case waitingForSlot(HTTPRequest)
+        case askingLeave(HTTPRequest)
+        case sent(HTTPRequest)
+        case checking(HTTPRequest, HTTPResponse, requestedAt: HTTPDate)
+        case storing(AnswerRecord, isAbsence: Bool)
+        case updating(AnswerRecord)
+        case retrying(Failure)
+    }
+
+    private let use: CacheUse
+    /// What is stored, if it can be asked about.
+    private let stored: TileMetadata?
+    private let hasStored: Bool
+    /// Whether the answer is to be stored.
+    private let isKept: Bool
+    /// What any server may see of a request.
+    private let harmless: Set<HTTPField.Name>
+    private var state = State.idle
+    private var attempt = 1
+    private var redirects = 0
+    /// The host that was asked first, and the one that is asked now.
+    private var first = ""
+    private var host = ""
+    private var hasSlot = false
+    private var isProbe = false
+    /// Why the attempt before failed.
+    private var last: Failure?
+
+    /// The longest that one is kept waiting for another attempt, in nanoseconds.
+    private static let longestPause: UInt64 = 5_000_000_000
+
+    /// - Parameters:
+    ///   - stored: What is stored of the tile.
+    ///   - isAbsence: Whether it says that there is no tile: a 304 could only be about an error page's validators.
+    ///   - isKept: Whether the answer is to be stored.
+    ///   - harmless: The fields that go to other hosts too.
+    package init(
+        _ use: CacheUse, stored: TileMetadata?, isAbsence: Bool, isKept: Bool, harmless: Set<HTTPField.Name>
+    ) {
+        self.use = use
+        self.stored = isKept && !isAbsence ? stored : nil
+        hasStored = stored != nil
+        self.isKept = isKept
+        self.harmless = harmless
+    }
+
+    /// Whether it is over.
+    package var isOver: Bool { if case .over = state { true } else { false } }
+
+    /// Takes an event; events that come too late change nothing.
+    ///
+    /// - Parameter ticks: Nanoseconds of the clock by which ``OriginHealth`` tells until when something is left alone.
+    package mutating func on(_ event: Event, at now: HTTPDate, ticks: UInt64) -> [Action] {
+        switch (event, state) {
+        case (_, .over): return []
+        case (.cancelled, _): return end(.cancelled)
+        case (.begin(let looksAgain), .idle):
+            state = looksAgain ? .looking : .asking
+            return [looksAgain ? .lookAgain : .askQuestion]
+        case (.looked(isEnough: true), .looking): return end(.found)
+        case (.looked(isEnough: false), .looking):
+            state = .asking
+            return [.askQuestion]
+        case (.question(let wait, _), .asking):
+            if let wait { return end(.failed(.waiting(until: wait.until, wait.failure))) }
+            state = .preparing
+            return [.prepare]
+        case (.question(let wait, let attempts), .retrying(let failure)): return retry(failure, wait, attempts, ticks)
+        case (.paused, .pausing):
+            state = .preparing
+            return [.prepare]
+        case (.hookFailed, .preparing): return end(.failed(.hook))
+        case (.prepared(let request), .preparing): return begin(request)
+        case (.terms(let isAllowed), .checkingTerms(let request)):
+            guard isAllowed else { return end(.failed(.forbidden(host: host))) }
+            state = .askingOrigin(request)
+            return [.askOrigin(host)]
+        case (.origin(let wait), .askingOrigin(let request)):
+            if let wait { return giveUp(.waiting(until: wait.until, wait.failure)) }
+            state = .waitingForSlot(request)
+            return [.takeSlot(host)]
+        case (.slot, .waitingForSlot(let request)):
+            hasSlot = true
+            state = .askingLeave(request)
+            return [.askLeave(host)]
+        case (.leave(let leave), .askingLeave(let request)):
+            if case .wait(let failure, let until) = leave { return giveUp(.waiting(until: until, failure)) }
+            isProbe = leave == .probe
+            return send(request)
+        case (.answer(let response, let bytes, let requestedAt), .sent(let request)):
+            return answer(response, bytes, request, requestedAt, now)
+        case (.noAnswer(let setback, let mayPass), .sent): return fail(.noAnswer(setback, mayPass: mayPass))
+        case (.checked(let objection), .checking(let request, let response, let requestedAt)):
+            if let objection { return fail(.unusable(.body, objection, host: host)) }
+            return keep(response, isAbsence: false, request, requestedAt, now)
+        case (.stored, .storing(let record, let isAbsence)):
+            return settle(.brought(record, isAbsence: isAbsence, .kept))
+        case (.stored, .updating(let record)): return settle(.confirmed(record))
+        default: return []
+        }
+    }
+
+    private mutating func end(_ end: End) -> [Action] {
+        state = .over
+        return (isProbe ? [.abandonProbe(host)] : []) + leaveHost() + [.end(end)]
+    }
+
+    private mutating func leaveHost() -> [Action] {
+        isProbe = false
+        defer { hasSlot = false }
+        return hasSlot ? [.giveSlot] : []
+    }
+
+    // MARK: The request
+
+    private mutating func begin(_ prepared: HTTPRequest) -> [Action] {
+        var request = prepared
+        request.method = .get
+        for name in HTTPField.Name.conditions { request.headerFields[name] = nil }
+        if let stored {
+            // RFC 9111 §4.3.1.
+            request.headerFields[.ifNoneMatch] = stored.etag
+            request.headerFields[.ifModifiedSince] = stored.lastModified.map { HTTPDate($0).description }
+        }
+        first = request.hostAndPort
+        redirects = 0
+        return approach(request)
+    }
+
+    /// Goes to a host: by its terms, its failures and its limits.
+    private mutating func approach(_ request: HTTPRequest) -> [Action] {
+        host = request.hostAndPort
+        state = .checkingTerms(request)
+        return [.checkTerms(host)]
+    }
+
+    private mutating func send(_ request: HTTPRequest) -> [Action] {
+        state = .sent(request)
+        return [.send(request, redirectedFrom: host == first ? nil : first)]
+    }
+
+    // MARK: The answer
+
+    private mutating func answer(
+        _ response: HTTPResponse, _ bytes: Int, _ request: HTTPRequest, _ requestedAt: HTTPDate, _ now: HTTPDate
+    ) -> [Action] {
+        let status = response.status.code
+        if Redirect.isOne(status) { return redirect(response, request) }
+        switch status {
+        case 304: return notModified(response, request, requestedAt, now)
+        case 200, 203:
+            guard bytes <= use.storedBodyBytes else {
+                return fail(
+                    .unusable(
+                        .body, "more than the \(use.storedBodyBytes) bytes that the source allows", host: host))
+            }
+            if let stated = response.headerFields[.contentLength].flatMap({ Int($0) }), stated != bytes {
+                return fail(.unusable(.incomplete, "\(bytes) of \(stated) bytes", host: host))
+            }
+            state = .checking(request, response, requestedAt: requestedAt)
+            return [.check(response)]
+        case _ where isAbsence(status): return keep(response, isAbsence: true, request, requestedAt, now)
+        default:
+            let wait = retryAfter(response.headerFields, now: now)
+            return fail(.status(status, host: host, retryAfter: wait))
+        }
+    }
+
+    private mutating func redirect(_ response: HTTPResponse, _ request: HTTPRequest) -> [Action] {
+        guard redirects < Redirect.most else {
+            return fail(.unusable(.redirect, "redirected more than \(Redirect.most) times", host: host))
+        }
+        redirects += 1
+        switch Redirect.next(response, to: request, harmless: harmless) {
+        case .refuse(let why): return fail(.unusable(.redirect, "sent \(why)", host: host))
+        case .follow(let next):
+            guard next.hostAndPort != host else { return send(next) }
+            // Another host has limits, terms and failures of its own.
+            let judged = Action.judge(host, .answered, isSettled: false)
+            return [judged] + leaveHost() + approach(next)
+        }
+    }
+
+    private mutating func notModified(
+        _ response: HTTPResponse, _ request: HTTPRequest, _ requestedAt: HTTPDate, _ now: HTTPDate
+    ) -> [Action] {
+        guard let stored, request.headerFields.isConditional else {
+            return fail(.unusable(.notModified, "answered 304 to a request without conditions", host: host))
+        }
+        let known = storedResponse(of: stored)
+        guard case .confirmed = NotModifiedOutcome(response.headerFields, asked: [known.validators], now: now) else {
+            // About something else than what is stored: only the whole tile helps.
+            var plain = request
+            plain.headerFields[.ifNoneMatch] = nil
+            plain.headerFields[.ifModifiedSince] = nil
+            return send(plain)
+        }
+        let record = use.refreshed(known, by: response, to: request, requestedAt: requestedAt, receivedAt: now).record
+        state = .updating(record)
+        return reportClock(record) + [.update(record)]
+    }
+
+    private mutating func keep(
+        _ response: HTTPResponse, isAbsence: Bool, _ request: HTTPRequest, _ requestedAt: HTTPDate, _ now: HTTPDate
+    ) -> [Action] {
+        let record = use.record(response, to: request, requestedAt: requestedAt, receivedAt: now)
+        let report = reportClock(record)
+        guard isKept else { return report + settle(.brought(record, isAbsence: isAbsence, .notWanted)) }
+        guard record.isStorable else {
+            return report + [.forgetHeld] + settle(.brought(record, isAbsence: isAbsence, .forbidden(host: host)))
+        }
+        state = .storing(record, isAbsence: isAbsence)
+        return report + [.store(record, isAbsence: isAbsence)]
+    }
+
+    /// The tile is settled.
+    private mutating func settle(_ end: End) -> [Action] {
+        isProbe = false
+        return [.judge(host, .answered, isSettled: true)] + self.end(end)
+    }
+
+    private func reportClock(_ record: AnswerRecord) -> [Action] {
+        record.freshness.dateAhead > 60 ? [.reportClock(host, ahead: record.freshness.dateAhead)] : []
+    }
+
+    // MARK: Failures
+
+    /// A question that was sent has failed.
+    private mutating func fail(_ failure: Failure) -> [Action] {
+        isProbe = false
+        let judged = Action.judge(host, .failed(failure.setback), isSettled: false)
+        return [judged] + leaveHost() + giveUp(failure)
+    }
+
+    /// Tries again where that makes sense, and is allowed.
+    private mutating func giveUp(_ failure: Failure) -> [Action] {
+        // Report the first failure, not the back-off that it caused.
+        if case .waiting = failure, let last { return end(.failed(last)) }
+        last = failure
+        // A stale tile now is better than a fresh one in a while.
+        guard failure.mayPass, !hasStored else { return end(.failed(failure)) }
+        state = .retrying(failure)
+        return leaveHost() + [.askQuestion]
+    }
+
+    private mutating func retry(
+        _ failure: Failure, _ wait: OriginHealth.Wait?, _ attempts: Int, _ ticks: UInt64
+    ) -> [Action] {
+        guard attempt < attempts, let wait else { return end(.failed(failure)) }
+        let left = wait.until > ticks ? wait.until - ticks : 0
+        guard left <= Self.longestPause else { return end(.failed(failure)) }
+        attempt += 1
+        state = .pausing
+        return [.pause(.nanoseconds(Int64(left)))]
+    }
+}
+
+extension TileFill.Failure {
+    /// Whether asking again soon makes sense.
+    package var mayPass: Bool {
+        switch self {
+        case .waiting, .hook, .forbidden: false
+        case .noAnswer(_, let mayPass): mayPass
+        case .status(let status, _, _): [429, 500, 502, 503, 504].contains(status)
+        case .unusable(let objection, _, _): objection == .incomplete
+        }
+    }
+
+    /// What it says about the host and the tile.
+    package var setback: OriginSetback {
+        switch self {
+        case .waiting(_, let failure): OriginSetback(.none, failure)
+        case .hook: OriginSetback(.none, .unreachable)
+        case .noAnswer(let setback, _): setback
+        case .status(let status, _, let retryAfter):
+            OriginSetback(
+                status == 429 ? .overloaded : status >= 500 ? .error : .none, .status(status), retryAfter: retryAfter)
+        // An answer that is no tile, whatever its status says.
+        case .forbidden, .unusable: OriginSetback(.none, .status(200))
+        }
+    }
+}
+
+extension HTTPRequest {
+    /// The host and port as messages and accounts name them: never with a password.
+    package var hostAndPort: String {
+        let authority = authority?.lowercased() ?? ""
+        return authority.lastIndex(of: "@").map { String(authority[authority.index(after: $0)...]) } ?? authority
+    }
+}
+
+extension HTTPFields {
+    fileprivate var isConditional: Bool { self[.ifNoneMatch] != nil || self[.ifModifiedSince] != nil }
+}
+
+extension HTTPField.Name {
+    /// What only the cache may set.
+    fileprivate static let conditions: [HTTPField.Name] = [
+        .ifNoneMatch, .ifModifiedSince, .ifMatch, .ifUnmodifiedSince, .ifRange, .range,
+    ]
+}
