@@ -76,8 +76,9 @@ extension CachePolicy {
     /// Updates a stored response from a 304, or from a 200 to HEAD (RFC 9111 §3.2, §4.3.4).
     ///
     /// Each field of the update replaces all of that name that are stored. Never replaced: what ``fieldsToStore(_:)``
-    /// leaves out, `Content-Length`, and what the stored bytes depend on: `Content-Encoding`, `Content-Range`,
-    /// `Content-Type` (servers put that of an error page on a 304), `Transfer-Encoding`. `ETag` is added if there was
+    /// leaves out, `Content-Length`, and what the stored bytes depend on: `Content-Encoding`, `Content-Type` (servers put
+    /// that of an error page on a 304), `Transfer-Encoding`. No partial response is stored, so no bytes depend on
+    /// `Content-Range`. `ETag` is added if there was
     /// none. A missing `Date` becomes the time of receipt: else the update would be as old as what it updates. With a
     /// new `Vary`, the selecting fields are those of this request.
     ///
@@ -121,7 +122,7 @@ extension CachePolicy {
 /// Fields that the stored bytes depend on, and that no update replaces.
 private func dependsOn(_ name: HTTPField.Name) -> Bool {
     switch name.canonicalName {
-    case "content-encoding", "content-length", "content-range", "content-type", "transfer-encoding": true
+    case "content-encoding", "content-length", "content-type", "transfer-encoding": true
     default: false
     }
 }
