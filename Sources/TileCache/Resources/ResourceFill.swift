@@ -198,19 +198,19 @@ final class ResourceFill {
         let (cache, resource, inbox) = (cache, resource, inbox)
         let outgoing = resource.outgoing(fields)
         call = Task {
-            do {
-                try await cache.slots.withSlot(outgoing.head.host, FetchTicket(.visible)) {
-                    let requestedAt = HTTPDate(cache.clock.now())
-                    let result: Result<TransportResponse, TransportError>
-                    do throws(TransportError) { result = .success(try await cache.transport.send(outgoing)) } catch {
-                        result = .failure(error)
-                    }
-                    inbox.put(.answered(result, requestedAt: requestedAt))
-                }
-            } catch {
+            let slot: OriginSlots.Slot
+            do { slot = try await cache.slots.slot(outgoing.head.host, FetchTicket(.visible)) } catch {
                 let cancelled = TransportError(.cancelled, "\(outgoing.head.host): cancelled")
                 inbox.put(.answered(.failure(cancelled), requestedAt: HTTPDate(cache.clock.now())))
+                return
             }
+            defer { cache.slots.leave(slot) }
+            let requestedAt = HTTPDate(cache.clock.now())
+            let result: Result<TransportResponse, TransportError>
+            do throws(TransportError) { result = .success(try await cache.transport.send(outgoing)) } catch {
+                result = .failure(error)
+            }
+            inbox.put(.answered(result, requestedAt: requestedAt))
         }
     }
 
