@@ -110,7 +110,12 @@ package enum StoreJob: Sendable {
             {
                 outcome = try store.put(puts).first ?? .olderThanStored
             }
-            return Outcome(outcome, key)
+            guard case .olderThanStored = outcome else { return Outcome(outcome, key) }
+            // What is stored answers those who wait only if it is fresh: an origin's nodes may differ in their clocks, and a
+            // stale entry must not send everybody to the origin.
+            let known = try store.entry(for: key).map { StoredFreshness(of: $0.metadata) }
+            let now = HTTPDate(puts[0].metadata.storedAt)
+            return Outcome(isStored: known.map { $0.isFresh(at: now) && !$0.noCache } ?? false)
         }
         let metadata = intent.metadata
         guard !intent.vary.isEmpty else { return try put([TilePut(key: primary, data: body, metadata: metadata)]) }
@@ -133,7 +138,7 @@ extension StoreJob.Outcome {
     fileprivate init(_ outcome: PutOutcome, _ key: TileKey) {
         switch outcome {
         case .stored(let blob, _): place = blob.map { (key, $0) }
-        case .olderThanStored: break
+        case .olderThanStored: isStored = false
         case .largerThanCapacity: isStored = false
         }
     }

@@ -144,6 +144,19 @@ struct StoredCodecTests {
         #expect(try store.read(key)?.data == Data("dated".utf8))
     }
 
+    /// The nodes of an origin differ in their clocks: what is stale and made "later" must not send all who wait to it.
+    @Test
+    func anAnswerOlderThanAStaleOneIsNotKeptButAnswersThoseWhoWait() throws {
+        let (store, keys) = try makeStore()
+        _ = try job([.cacheControl: "max-age=1", .date: Self.date], "stale").perform(store, keys)
+        let older: HTTPFields = [.cacheControl: "max-age=60", .date: Self.earlier]
+        let fresh = try job(older, "older", at: Self.now).perform(store, keys)
+        #expect(fresh.isStored, "they look again, and find a fresh one")
+        let stale = try job(older, "older", at: Self.now.adding(seconds: 5)).perform(store, keys)
+        #expect(!stale.isStored, "they get the answer from memory")
+        #expect(try store.read(TileKey("site:/a"))?.data == Data("stale".utf8))
+    }
+
     /// Entries from before said their receipt as `Date`: an origin whose clock is slow would be behind all of them.
     @Test
     func anEntryFromBeforeDatesWereKeptIsReplacedByTheAnswerOfASlowClock() throws {
