@@ -22,7 +22,6 @@ struct FetchOrder: Sendable {
     var isBulk = false
     /// Counts what it costs.
     var meter: RequestMeter?
-
 }
 
 extension TileCache {
