@@ -53,7 +53,8 @@ extension TileStore {
     /// Sets the lasting limits and evicts down to them at once.
     public func setLimits(_ limits: StoreLimits) throws {
         try hold { ledger in
-            guard tables.read({ t, _ in t.limits != limits }) else { return }
+            // A durable store says of nothing that it is kept because a record says so that may not be on the disk.
+            guard isDurable || tables.read({ t, _ in t.limits != limits }) else { return }
             var lines = LineBuffer(capacity: 128)
             lines.limits(limits)
             // Lower limits make room on a full disk, so they must get onto it.
@@ -159,12 +160,14 @@ extension TileStore {
             tables.read { t, _ in (t.entryCount, t.blobCount, t.allocatedUnpinned + t.allocatedPinned) }
         }
         let before = accounts()
-        let result = try body()
-        let after = accounts()
-        report.removedEntries += before.0 - after.0
-        report.removedBlobs += before.1 - after.1
-        report.freedBytes += before.2 - after.2
-        return result
+        // What fails in its middle has removed something, too.
+        defer {
+            let after = accounts()
+            report.removedEntries += before.0 - after.0
+            report.removedBlobs += before.1 - after.1
+            report.freedBytes += before.2 - after.2
+        }
+        return try body()
     }
 
     // MARK: Under the lock
@@ -240,9 +243,12 @@ extension TileStore {
                 for digest in blobs {
                     memory.remove(digest)
                     vouched.withLock { $0.remove(digest) }
+                    // If the record fails again, puts that are on their way must not count on the file.
+                    ledger.unrecorded.insert(digest)
                     try files.unlink(digest.path)
                 }
                 try appendRecords(lines, ledger)
+                ledger.unrecorded.subtract(blobs)
             }
         }
         if ledger.reserveGone { CacheFolder.makeReserve(ledger) }
@@ -255,7 +261,9 @@ extension TileStore {
         let candidates = try orphanCandidates(inShard: shard)
         var (removed, next) = (0, 0)
         while next < candidates.count {
-            try hold { _ in
+            try hold { ledger in
+                // What left them without entries may not be on the disk: who wrote it may have died.
+                if isDurable { try ledger.syncLines() }
                 let limit = environment.ticks() &+ Self.holdNanoseconds
                 repeat {
                     if try isOrphan(candidates[next]) {

@@ -7,7 +7,8 @@ extension TileStore {
             let (isNew, hasRoom) = tables.read { t, _ in
                 (t.regions[region.name] != region, t.hasRoom(for: region.source))
             }
-            guard isNew else { return }
+            // As with limits: the record that is there may not be on the disk.
+            guard isNew || isDurable else { return }
             guard hasRoom else {
                 throw TableBound.sources.error(
                     storing: "region \(region.name) of source \(region.source)", in: files.location, environment.bounds)

@@ -35,9 +35,12 @@ extension TileStore {
             let orphan =
                 isReadOnly
                 ? try isOrphan(path)
-                : try hold { _ in
+                : try hold { ledger in
                     guard try isOrphan(path) else { return false }
-                    if repair { try discardOrphan(path) }
+                    if repair {
+                        if isDurable { try ledger.syncLines() }
+                        try discardOrphan(path)
+                    }
                     return true
                 }
             if orphan { report.orphans.append(path) }

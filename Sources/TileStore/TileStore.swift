@@ -187,7 +187,7 @@ public final class TileStore: Sendable {
         do {
             try commit.withLock { ledger in
                 guard !ledger.isClosed else { throw closedError }
-                try follow(ledger)
+                try follow(ledger, mayWait: true)
             }
         } catch let error as FileError {
             throw StoreError(error, in: files.location)
@@ -207,14 +207,15 @@ public final class TileStore: Sendable {
         do {
             _ = try commit.tryWithLock { ledger in
                 guard !ledger.isClosed, try ledger.hasNews() else { return }
-                try follow(ledger)
+                try follow(ledger, mayWait: false)
             }
         } catch let error as FileError {
             throw StoreError(error, in: files.location)
         }
     }
 
-    private func follow(_ ledger: Ledger) throws {
+    /// - Parameter mayWait: Whether to wait for another process that holds the lock.
+    private func follow(_ ledger: Ledger, mayWait: Bool) throws {
         if try !ledger.advance(.live(tables), underLock: false) { try reload(ledger, underLock: false) }
         if isReadOnly, try ledger.hasLostJournal() {
             // It never takes the lock, by which others notice that the folder was removed and made anew.
@@ -226,7 +227,12 @@ public final class TileStore: Sendable {
         if ledger.hasReleased { forgetBlobsOfOthers(ledger) }
         // A line that is whole but wrong: only under the lock may it be called damage.
         if ledger.needsJudgement, !isReadOnly {
-            try ledger.acquire(wait: configuration.lockWait)
+            do { try ledger.acquire(wait: mayWait ? configuration.lockWait : 0) } catch let error as StoreError
+                where !mayWait && error.code == .locked
+            {
+                // A look-up must not wait: the holder of the lock judges the line, or the next look after it.
+                return
+            }
             defer { ledger.release() }
             if try !ledger.advance(.live(tables), underLock: true) { try reload(ledger, underLock: true) }
         }

@@ -43,6 +43,8 @@ struct BufferTests {
         ) { server async throws in
             let wires = try (0..<8).map { _ in try server.connectReadingLittle() }
             for wire in wires { wire.send("GET /a \(version)\r\nHost: a\r\n\r\n") }
+            // The clients are there until then: a connection closes with its wire.
+            defer { withExtendedLifetime(wires) {} }
             for one in try await buffered(server.server, clients: 8) { #expect(one.total <= Self.bound) }
         }
     }
@@ -77,6 +79,8 @@ struct BufferTests {
             // More than the system holds for a connection.
             let count = (12 << 20) / (size + request.utf8.count)
             for wire in wires { wire.sendInBackground(String(repeating: request, count: count)) }
+            // The clients are there until then: a connection closes with its wire.
+            defer { withExtendedLifetime(wires) {} }
             for one in try await buffered(server.server, clients: 2) { #expect(one.total <= Self.bound) }
         }
     }

@@ -494,6 +494,25 @@ struct AccidentTests {
         #expect(try other.read(lab.key(0)) == nil)
     }
 
+    @Test("A look-up that finds a damaged line does not wait for who holds the lock")
+    func damageIsNotWaitedFor() throws {
+        let lab = try Lab()
+        try lab.put(0..<1)
+        let other = try lab.another()
+        for number in 1..<4 { try other.put(lab.bytes(number), for: lab.key(number), metadata: lab.metadata()) }
+        let line = try #require(Self.line(of: lab.key(2), in: lab.disk, lab.journal))
+        lab.disk.corrupt(lab.journal) { $0[line.lowerBound + line.count / 2] ^= 0x01 }
+        let intruder = SimulatedFileSystem(lab.disk)
+        #expect(try intruder.tryLock(try intruder.open("lock", .append)))
+        lab.clock.advance(nanoseconds: 50_000_000)
+        let before = lab.clock.ticks
+        #expect(try lab.store.entry(for: lab.key(0)) != nil)
+        #expect(lab.clock.ticks == before)
+        intruder.kill()
+        lab.clock.advance(nanoseconds: 50_000_000)
+        #expect(try lab.store.entry(for: lab.key(3)) != nil && lab.store.entry(for: lab.key(2)) == nil)
+    }
+
     @Test("While another process holds the lock, a put gives up after its wait")
     func lockIsHeld() throws {
         let lab = try Lab()

@@ -61,6 +61,13 @@ extension Ledger {
         syncedGeneration = generation
     }
 
+    /// Syncs the journal's lines and what they need to count: somebody may have died before they were synced.
+    func syncLines() throws(FileError) {
+        guard let journal else { throw FileError("sync", "journal", Errno.badFile) }
+        if syncedGeneration != generation { try syncManifest() }
+        try files.sync(journal)
+    }
+
     /// Carries out lines that stand in the journal: as all processes do, by reading them, but for those that are known.
     func take(_ bytes: UnsafeRawBufferPointer, _ known: PendingRecords?, _ target: Target) -> Int {
         var (used, next) = (0, 0)

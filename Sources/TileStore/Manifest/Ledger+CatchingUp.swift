@@ -133,6 +133,7 @@ extension Ledger {
         hasReleased = !tables.released.isEmpty
         hasDropped = tables.hasUnswept
         glance.hasBoot = tables.boot != nil
+        glance.bootLines = tables.bootLines
         glance.nextSequence = tables.nextSequence
         glance.entryRoom = tables.limits.entryLimit &- tables.unpinnedEntries
         glance.byteRoom = tables.limits.capacity.map { $0 &- tables.allocatedUnpinned }

@@ -32,6 +32,10 @@ final class Ledger {
     var loads = 0
     /// In durable mode: the journal of which it is known that a power cut leaves it and all that leads to it.
     @exclusivity(unchecked) var syncedGeneration: UInt64?
+    /// The mark of unsynced blobs that is known to be on the disk: of which tables, and how many there were before.
+    @exclusivity(unchecked) var syncedMark: (loads: Int, lines: Int)?
+    /// Blobs that were unlinked to make room and whose record could not be written after all.
+    @exclusivity(unchecked) var unrecorded: Set<BlobDigest> = []
     /// Whether a failed append left part of a line at the journal's end that could not be cut off.
     @exclusivity(unchecked) var isTorn = false
     /// How many bytes of other stores' lines were read.
@@ -116,7 +120,12 @@ final class Ledger {
             try openLock()
             try lock.take(wait: seconds, in: files.location)
             if appendsOnly, lock.wasConfirmedLately { return }
-            if try confirmFolder() { return }
+            do throws(FileError) {
+                if try confirmFolder() { return }
+            } catch {
+                lock.release()
+                throw error
+            }
             lock.close()
             try files.enter()
             guard try folderIsNew || files.status(at: "tilecache.json") != nil else {

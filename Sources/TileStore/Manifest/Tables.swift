@@ -42,7 +42,9 @@ final class Tables {
     var regions: [String: PinnedRegion] = [:]
     @exclusivity(unchecked) var regionIndexes: [UInt16: RegionIndex] = [:]
     @exclusivity(unchecked) var limits = StoreLimits(capacity: nil)
-    var boot: String?
+    var boot: String? { didSet { bootLines &+= 1 } }
+    /// How many `boot` records there were.
+    private(set) var bootLines = 0
     @exclusivity(unchecked) var nextSequence: UInt64 = 1
 
     let bounds: TableBounds

@@ -20,7 +20,8 @@ extension TileStore {
     ///   - data: The bytes; `nil` for a response without a body.
     ///   - key: The key.
     ///   - metadata: Validators and times.
-    /// - Throws: `StoreError`; then nothing has changed, and the bytes are still the caller's to use.
+    /// - Throws: `StoreError`; then nothing has changed, and the bytes are still the caller's to use. One exception: where a
+    ///   durable store's journal could not be synced, the record stands and is served, but may go in a power cut.
     @discardableResult
     public func put(_ data: Data?, for key: TileKey, metadata: TileMetadata) throws -> PutOutcome {
         var request = PutRequest(TilePut(key: key, data: data, metadata: metadata))
@@ -51,8 +52,19 @@ extension TileStore {
             let error = FileError(operation, path, errno)
             return StoreError(.io, "a file to be stored cannot be read: \(error)", cause: error)
         }
-        guard let file = fopen(path, "rbe") else { throw failure("open") }
+        // Not to wait where it is a pipe; of a file it changes nothing.
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
+        guard descriptor >= 0 else { throw failure("open") }
+        guard let file = fdopen(descriptor, "rb") else {
+            defer { close(descriptor) }
+            throw failure("open")
+        }
         defer { fclose(file) }
+        var status = stat()
+        guard fstat(descriptor, &status) == 0 else { throw failure("look at") }
+        guard status.st_mode & S_IFMT == S_IFREG else {
+            throw StoreError(.invalidValue, "\(path) cannot be stored: it is no file")
+        }
         let writer = try beginBody(limit: Self.largestBlob)
         let room = UnsafeMutableRawBufferPointer.allocate(byteCount: 256 << 10, alignment: 16)
         defer { room.deallocate() }

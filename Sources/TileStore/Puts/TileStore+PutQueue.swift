@@ -85,8 +85,9 @@ extension TileStore {
                 }
             } catch {
                 failure = error
-                // Those before the one that failed are stored, and count.
-                if ledger.glance.exceedsLimits, batches.contains(where: { $0.contains(where: \.isSettled) }) {
+                // Those before the one that failed are stored, and records of an append that failed may stand: they count.
+                let code = (error as? StoreError)?.code
+                if ledger.glance.exceedsLimits, code != .locked, code != .closed, code != .readOnly {
                     goal = try hold(ledger) { try evictToLimits($0) }
                 }
             }

@@ -12,7 +12,9 @@ extension TileStore {
                     + "to be kept, and remove the folder")
         }
         try flushIfEvictionIsNear(batches, ledger)
-        // What other processes' records left without entries: before any of it is put in place again.
+        // What other processes' records left without entries: before any of it is put in place again. Who wrote these may have
+        // died before they were synced.
+        if isDurable, ledger.hasReleased { try ledger.syncLines() }
         try unlinkReleased(ledger)
         let pending = ledger.pending
         let isAlone = batches.count == 1 && batches.allSatisfy { $0.count == 1 }
@@ -101,6 +103,7 @@ extension TileStore {
             let live = t.find(digest)
             isNew = live == nil
             if isNew || request.pointee.staged != nil || request.pointee.looksNew { return .publish }
+            if !ledger.unrecorded.isEmpty, ledger.unrecorded.contains(digest) { return .publish }
             if isDurable, let live, t.mayBeUnsynced(live) { return .publish }
         }
         pending.requests.append(request)
@@ -157,11 +160,14 @@ extension TileStore {
     ) throws {
         defer { if ledger.hasReleased { forgetReleased(ledger) } }
         do throws(AppendFailure) { try ledger.append(lines, knowing: known, .live(tables)) } catch {
-            // Whole lines that got through stand, so the blobs that they released go too. What stays behind is a file that
-            // nothing counts, as after a crash; the failed append is what the caller has to know.
-            _ = try? unlinkReleased(ledger)
+            // Whole lines that got through stand, so the blobs that they released go too, unless these lines may not be on the
+            // disk. What stays behind is a file that nothing counts, as after a crash; the failed append is what the caller has
+            // to know.
+            if !isDurable { _ = try? unlinkReleased(ledger) }
             throw error
         }
+        // They stand, whatever becomes of the files that they replace.
+        if let known { for request in known.requests { request.pointee.isSettled = true } }
         try unlinkReleased(ledger)
     }
 
