@@ -277,7 +277,9 @@ package struct Fill: Sendable {
         if !isOfUse { actions.append(.sendFollowersAway(.alone)) }
         var status = CacheStatus(cache: use.name)
         status.forward = forwarding.cause
-        status.stored = intent != nil
+        // What is stored and later by its `Date` stays.
+        let stays = first.candidate.map { intent?.metadata.isOlder(than: $0.entry.metadata) ?? false } ?? false
+        status.stored = intent != nil && !stays
         if first.candidate != nil { status.forwardStatus = response.status.code }
         if let intent { status.timeToLive = HTTPDate(intent.metadata.expires).seconds(since: now) }
         actions.append(.tellOwner(.head(response, length: length, status)))

@@ -51,6 +51,8 @@ package struct OriginSetback: Hashable, Sendable {
         case error
         /// Nothing: it answered, and the failure is about the question.
         case none
+        /// Nothing: it was not asked at all.
+        case unasked
     }
 
     package var blame: Blame
@@ -146,6 +148,7 @@ package struct OriginState: Equatable {
     package mutating func failed(
         _ question: Int, _ setback: OriginSetback, at now: UInt64, sentAt: UInt64?, random: UInt64, _ rules: OriginRules
     ) {
+        guard setback.blame != .unasked else { return abandoned(at: now) }
         let isSilence = setback.blame == .silent || setback.blame == .unconnected
         if isSilence, let sentAt, answeredAt > sentAt { return }
         guard setback.blame != .none || setback.retryAfter != nil else { return answered(at: now, sentAt: sentAt) }

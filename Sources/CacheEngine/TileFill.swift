@@ -54,7 +54,7 @@ package struct TileFill: Sendable {
         case prepare
         /// Ask whether the host's terms allow this request.
         case checkTerms(String)
-        /// Ask whether the host is left alone: nobody stands in line for one that is.
+        /// Ask whether the origin is left alone: nobody stands in line for one that is.
         case askOrigin(String)
         case takeSlot(String)
         case giveSlot
@@ -147,9 +147,13 @@ package struct TileFill: Sendable {
     private var state = State.idle
     private var attempt = 1
     private var redirects = 0
-    /// The host that was asked first, and the one that is asked now.
+    /// The host that was asked first, and the one that is asked now, as messages name them.
     private var first = ""
     private var host = ""
+    /// The same as slots name it, and as what is known of failures does.
+    private var (origin, account) = ("", "")
+    /// What failures of the first host are noted under, where several hosts stand for one another.
+    private let group: String?
     private var hasSlot = false
     private var isProbe = false
     /// Why the attempt before failed.
@@ -163,14 +167,17 @@ package struct TileFill: Sendable {
     ///   - isAbsence: Whether it says that there is no tile: a 304 could only be about an error page's validators.
     ///   - isKept: Whether the answer is to be stored.
     ///   - harmless: The fields that go to other hosts too.
+    ///   - group: The name under which failures are noted where the transport has other hosts to ask instead.
     package init(
-        _ use: CacheUse, stored: TileMetadata?, isAbsence: Bool, isKept: Bool, harmless: Set<HTTPField.Name>
+        _ use: CacheUse, stored: TileMetadata?, isAbsence: Bool, isKept: Bool, harmless: Set<HTTPField.Name>,
+        group: String? = nil
     ) {
         self.use = use
         self.stored = isKept && !isAbsence ? stored : nil
         hasStored = stored != nil
         self.isKept = isKept
         self.harmless = harmless
+        self.group = group
     }
 
     /// Whether it is over.
@@ -203,15 +210,15 @@ package struct TileFill: Sendable {
         case (.terms(let isAllowed), .checkingTerms(let request)):
             guard isAllowed else { return end(.failed(.forbidden(host: host))) }
             state = .askingOrigin(request)
-            return [.askOrigin(host)]
+            return [.askOrigin(account)]
         case (.origin(let wait), .askingOrigin(let request)):
             if let wait { return giveUp(.waiting(until: wait.until, wait.failure)) }
             state = .waitingForSlot(request)
-            return [.takeSlot(host)]
+            return [.takeSlot(origin)]
         case (.slot, .waitingForSlot(let request)):
             hasSlot = true
             state = .askingLeave(request)
-            return [.askLeave(host)]
+            return [.askLeave(account)]
         case (.leave(let leave), .askingLeave(let request)):
             if case .wait(let failure, let until) = leave { return giveUp(.waiting(until: until, failure)) }
             isProbe = leave == .probe
@@ -231,7 +238,7 @@ package struct TileFill: Sendable {
 
     private mutating func end(_ end: End) -> [Action] {
         state = .over
-        return (isProbe ? [.abandonProbe(host)] : []) + leaveHost() + [.end(end)]
+        return (isProbe ? [.abandonProbe(account)] : []) + leaveHost() + [.end(end)]
     }
 
     private mutating func leaveHost() -> [Action] {
@@ -258,7 +265,8 @@ package struct TileFill: Sendable {
 
     /// Goes to a host: by its terms, its failures and its limits.
     private mutating func approach(_ request: HTTPRequest) -> [Action] {
-        host = request.hostAndPort
+        (host, origin) = (request.hostAndPort, request.originName)
+        account = redirects == 0 ? group ?? origin : origin
         state = .checkingTerms(request)
         return [.checkTerms(host)]
     }
@@ -303,9 +311,9 @@ package struct TileFill: Sendable {
         switch Redirect.next(response, to: request, harmless: harmless) {
         case .refuse(let why): return fail(.unusable(.redirect, "sent \(why)", host: host))
         case .follow(let next):
-            guard next.hostAndPort != host else { return send(next) }
+            guard next.originName != origin else { return send(next) }
             // Another host has limits, terms and failures of its own.
-            let judged = Action.judge(host, .answered, isSettled: false)
+            let judged = Action.judge(account, .answered, isSettled: false)
             return [judged] + leaveHost() + approach(next)
         }
     }
@@ -345,7 +353,7 @@ package struct TileFill: Sendable {
     /// The tile is settled.
     private mutating func settle(_ end: End) -> [Action] {
         isProbe = false
-        return [.judge(host, .answered, isSettled: true)] + self.end(end)
+        return [.judge(account, .answered, isSettled: true)] + self.end(end)
     }
 
     private func reportClock(_ record: AnswerRecord) -> [Action] {
@@ -357,7 +365,7 @@ package struct TileFill: Sendable {
     /// A question that was sent has failed.
     private mutating func fail(_ failure: Failure) -> [Action] {
         isProbe = false
-        let judged = Action.judge(host, .failed(failure.setback), isSettled: false)
+        let judged = Action.judge(account, .failed(failure.setback), isSettled: false)
         return [judged] + leaveHost() + giveUp(failure)
     }
 
@@ -411,10 +419,24 @@ extension TileFill.Failure {
 }
 
 extension HTTPRequest {
-    /// The host and port as messages and accounts name them: never with a password.
+    /// The host and port as messages name them: never with a password.
     package var hostAndPort: String {
         let authority = authority?.lowercased() ?? ""
         return authority.lastIndex(of: "@").map { String(authority[authority.index(after: $0)...]) } ?? authority
+    }
+
+    /// The server as accounts name it: the host, with its port unless that is 443.
+    ///
+    /// The same for all spellings: a port that is not written, or with zeros before it, and a full name with its dot.
+    package var originName: String {
+        let text = hostAndPort
+        var (name, port) = (text[...], scheme?.lowercased() == "http" ? 80 : 443)
+        if let colon = text.lastIndex(of: ":"), text[colon...].allSatisfy({ $0 != "]" }) {
+            name = text[..<colon]
+            port = Int(text[text.index(after: colon)...]) ?? port
+        }
+        if name.hasSuffix(".") { name.removeLast() }
+        return port == 443 ? String(name) : "\(name):\(port)"
     }
 }
 

@@ -7,8 +7,7 @@ package import NIOCore
 /// unused for the longest makes room for the next. Belongs to its loop and is used on it alone.
 package final class UpstreamPools {
     private struct Place: Hashable {
-        var isSecure: Bool
-        var authority: String
+        var origin: Origin
         // Connections to checked addresses are not shared with requests that need no check: those may have been made to
         // any address.
         var isChecked: Bool
@@ -16,8 +15,6 @@ package final class UpstreamPools {
 
     private struct Member {
         var pool: UpstreamPool
-        var origin: Origin
-        var isChecked: Bool
         var lastUse: UInt64
     }
 
@@ -29,6 +26,8 @@ package final class UpstreamPools {
     private var members: [Place: Member] = [:]
     private var hosts: Set<Origin> = []
     private var uses: UInt64 = 0
+    /// The host that was asked for last.
+    private var last: (isSecure: Bool, authority: String, origin: Origin)?
 
     /// - Parameters:
     ///   - limits: What each host is given.
@@ -66,24 +65,32 @@ package final class UpstreamPools {
         isSecure: Bool, authority: String, isChecked: Bool
     ) throws(Refusal) -> UpstreamPool {
         uses += 1
-        let place = Place(isSecure: isSecure, authority: authority, isChecked: isChecked)
+        guard let origin = known(isSecure: isSecure, authority) else { throw .noHost }
+        let place = Place(origin: origin, isChecked: isChecked)
         if let index = members.index(forKey: place) {
             members.values[index].lastUse = uses
             return members.values[index].pool
         }
-        guard Array(authority.utf8).withUnsafeBytes(RequestTarget.isAuthority),
-            let origin = Origin((isSecure ? "https://" : "http://") + authority)
-        else { throw .noHost }
         let isGuest = isChecked || !hosts.contains(origin)
         if isGuest { try makeRoom() }
         let pool = UpstreamPool(
             origin: origin, limits: limits, loop: loop, tls: tls, permitsPeer: isChecked ? permitsPeer : nil)
-        members[place] = Member(pool: pool, origin: origin, isChecked: isChecked, lastUse: uses)
+        members[place] = Member(pool: pool, lastUse: uses)
         return pool
     }
 
+    /// The host that a spelling names: one host has one pool, however it is written.
+    private func known(isSecure: Bool, _ authority: String) -> Origin? {
+        guard last?.isSecure != isSecure || last?.authority != authority else { return last?.origin }
+        guard Array(authority.utf8).withUnsafeBytes(RequestTarget.isAuthority),
+            let origin = Origin((isSecure ? "https://" : "http://") + authority)
+        else { return nil }
+        last = (isSecure, authority, origin)
+        return origin
+    }
+
     private func makeRoom() throws(Refusal) {
-        var guests = members.filter { $0.value.isChecked || !hosts.contains($0.value.origin) }
+        var guests = members.filter { $0.key.isChecked || !hosts.contains($0.key.origin) }
         while guests.count >= mostGuests {
             let idle = guests.filter { $0.value.pool.isIdle }
             guard let oldest = idle.min(by: { $0.value.lastUse < $1.value.lastUse }) else { throw .tooManyHosts }

@@ -90,6 +90,23 @@ struct FillTests {
                 == "of no use, followers: alone, cancel, end: alone")
     }
 
+    /// What is stored was made later, and stays.
+    @Test
+    func anAnswerThatIsOlderThanWhatIsStoredDoesNotClaimToBeStored() throws {
+        let stored = try MachineLab.stored("max-age=1")
+        func answer(ago seconds: Int) -> Event {
+            let date = MachineLab.now.adding(seconds: -seconds).description
+            let fields: HTTPFields = [.cacheControl: "max-age=600", .date: date]
+            return .head(
+                HTTPResponse(status: .ok, headerFields: fields), length: 5, requestedAt: MachineLab.now)
+        }
+        func word(_ answer: Event) throws -> String? {
+            run(try MachineLab.request(), stored: stored, [.begin(looksAgain: false), answer]).last
+        }
+        #expect(try word(answer(ago: 99))?.contains("200 stored") == true)
+        #expect(try word(answer(ago: 101))?.contains("200 stored") == false)
+    }
+
     @Test
     func aConfirmationBringsWhatIsStoredUpToDate() throws {
         let stored = try MachineLab.stored("max-age=1")

@@ -46,6 +46,24 @@ struct OriginHealthTests {
         #expect(leave(&state, at: 0) == .ask, "one question that fails again and again leaves the others alone")
     }
 
+    /// What was refused before anything was sent is no answer and no failure of the origin's.
+    @Test func whatWasNotAskedSaysNothing() {
+        func refuse(_ state: inout OriginState, at now: UInt64) {
+            let setback = OriginSetback(.unasked, .unreachable)
+            state.failed(99, setback, at: now, sentAt: nil, random: 0, tiles)
+        }
+        var state = OriginState()
+        for _ in 0..<10 { refuse(&state, at: 0) }
+        #expect(leave(&state, at: 0) == .ask)
+        fail(&state, 0..<4)
+        refuse(&state, at: 0)
+        fail(&state, 4..<5)
+        #expect(leave(&state, at: 0) != .ask, "it does not end the count of failures either")
+        #expect(leave(&state, at: 60 * second) == .probe)
+        refuse(&state, at: 60 * second)
+        #expect(leave(&state, at: 60 * second) == .probe, "the next one tries")
+    }
+
     @Test func itIsLeftAloneThenTriedWithOneProbe() {
         var state = opened(at: 10 * second)
         // Half of two seconds, the random part being nothing.

@@ -107,6 +107,30 @@ struct TileFillTests {
                 == "a failed: none, give slot, end: unusable body")
     }
 
+    /// Two servers on one machine, and one server in many spellings.
+    @Test(arguments: [
+        ("https", "h", "h"), ("http", "h", "h:80"), ("https", "H:443", "h"), ("http", "h:0080", "h:80"),
+        ("http", "h:443", "h"), ("https", "h:8443", "h:8443"), ("https", "h.", "h"),
+        ("https", "[::1]:8443", "[::1]:8443"),
+        ("https", "[::1]", "[::1]"), ("https", "u:p@h:443", "h"), ("https", "h:", "h"),
+    ])
+    func aServerHasOneName(scheme: String, authority: String, name: String) {
+        #expect(HTTPRequest(method: .get, scheme: scheme, authority: authority, path: "/").originName == name)
+    }
+
+    /// Which of a source's hosts has failed is for the transport to know that has them; another source's are another matter.
+    @Test func whereHostsStandForOneAnotherTheyAreJudgedTogether() {
+        let fill = TileFill(
+            Self.use, stored: nil, isAbsence: false, isKept: true, harmless: [], group: "group")
+        #expect(
+            run(fill, sent + [answer(503)]) == [
+                "tile?", "prepare", "terms of a?", "group?", "slot of a", "leave of group", "send /1",
+                "group failed: error, give slot, tile?",
+            ])
+        let elsewhere = run(fill, sent + [answer(302, [.location: "https://b/2"]), .terms(isAllowed: true)])
+        #expect(elsewhere.last == "b?", "where a redirect leads is no part of it")
+    }
+
     @Test func whatIsNotWholeOrTooMuchIsNotChecked() {
         let length: HTTPFields = [.contentLength: "6"]
         #expect(run(sent + [answer(200, length)]).last == "a failed: none, give slot, tile?")

@@ -44,6 +44,20 @@ struct UpstreamPoolsTests {
         #expect(try pool("own.test", isChecked: true) != own, "a checked connection is no other's")
     }
 
+    /// Else a redirect to the source's own host, written otherwise each time, would open connections without bounds.
+    @Test
+    func aHostHasOnePoolHoweverItIsWritten() throws {
+        let pools = try Self.pools(EmbeddedEventLoop(), guests: 3)
+        func pool(_ authority: String) throws -> ObjectIdentifier {
+            ObjectIdentifier(try pools.pool(isSecure: false, authority: authority, isChecked: false))
+        }
+        let own = try pool("own.test")
+        for spelling in ["OWN.test", "own.test:80", "own.test:0080", "own.test:", "oWn.test:000000080"] {
+            #expect(try pool(spelling) == own)
+        }
+        #expect(pools.count == 1)
+    }
+
     @Test
     func aHostThatIsBeingAskedDoesNotMakeRoom() throws {
         let pools = try Self.pools(EmbeddedEventLoop(), guests: 2)

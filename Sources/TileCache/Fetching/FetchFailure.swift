@@ -67,7 +67,8 @@ extension TransportError {
 
     /// What it says about the host and the tile.
     var setback: OriginSetback {
-        OriginSetback(isAnswer || code == .truncated ? .none : .silent, isAnswer ? .refused : .unreachable)
+        let blame: OriginSetback.Blame = isUnasked ? .unasked : isAnswer || code == .truncated ? .none : .silent
+        return OriginSetback(blame, isAnswer ? .refused : .unreachable)
     }
 }
 

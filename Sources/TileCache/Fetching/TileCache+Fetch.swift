@@ -97,7 +97,7 @@ private struct FetchRun {
         fill = TileFill(
             cache.use(order.source), stored: order.stored?.entry.metadata,
             isAbsence: order.stored.map { $0.data == nil } ?? false, isKept: order.mode != .serverOnly,
-            harmless: HTTPField.Name.harmless)
+            harmless: HTTPField.Name.harmless, group: order.source.hostGroup)
     }
 
     mutating func outcome() async throws -> CachedTile {

@@ -85,7 +85,7 @@ struct Resource: Sendable {
     var refreshing: Resource { Resource(self, request.refreshing) }
 
     /// The server, as what is known of its failures names it.
-    var host: String { head.host }
+    var host: String { head.originName }
     /// What tells one question from another.
     var question: Int { request.question(to: origin) }
 

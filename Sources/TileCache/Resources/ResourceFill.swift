@@ -199,7 +199,7 @@ final class ResourceFill {
         let outgoing = resource.outgoing(fields)
         call = Task {
             let slot: OriginSlots.Slot
-            do { slot = try await cache.slots.slot(outgoing.head.host, FetchTicket(.visible)) } catch {
+            do { slot = try await cache.slots.slot(outgoing.head.originName, FetchTicket(.visible)) } catch {
                 let cancelled = TransportError(.cancelled, "\(outgoing.head.host): cancelled")
                 inbox.put(.answered(.failure(cancelled), requestedAt: HTTPDate(cache.clock.now())))
                 return

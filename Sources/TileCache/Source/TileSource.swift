@@ -36,6 +36,8 @@ public struct TileSource: Sendable {
     public var prepare: RequestHook?
     /// Whether ``prepare`` is known to return at once, so that nothing needs to watch over its time.
     package var prepareNeverSuspends = false
+    /// The name under which failures are noted, where the transport has other hosts to ask instead of the template's.
+    package var hostGroup: String?
     /// Lifetimes where the server leaves them open.
     public var lifetimes = LifetimeRules()
     /// What holds when the server cannot be asked.

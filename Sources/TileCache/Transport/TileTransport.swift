@@ -136,6 +136,8 @@ public struct TransportError: Error, Sendable, CustomStringConvertible {
     public var message: String
     /// The error underneath, where there is one.
     public var cause: (any Error)?
+    /// Whether the host was not asked at all, so that this says nothing about it.
+    package var isUnasked = false
 
     /// Makes an error.
     public init(_ code: Code, _ message: String, cause: (any Error)? = nil) {

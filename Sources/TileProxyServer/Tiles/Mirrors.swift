@@ -73,7 +73,9 @@ final class Mirrors: Sendable {
     }
 
     /// Notes what came of asking a host.
-    func note(_ host: Host, failed: Bool, at now: UInt64) {
+    ///
+    /// - Parameter pause: How long it asked to be left alone (`Retry-After`).
+    func note(_ host: Host, failed: Bool, pause: Duration? = nil, at now: UInt64) {
         state.withLock { state in
             guard failed else {
                 state.health[host] = nil
@@ -81,9 +83,17 @@ final class Mirrors: Sendable {
             }
             var health = state.health[host] ?? Health()
             health.failures = min(health.failures + 1, 6)
-            health.restUntil = now &+ health.rest
+            health.restUntil =
+                now &+ max(health.rest, UInt64(clamping: pause?.components.seconds ?? 0) &* 1_000_000_000)
             state.health[host] = health
         }
+    }
+
+    /// How long it is until the first of some hosts has rested.
+    func shortestRest(of hosts: [Host], at now: UInt64) -> Duration {
+        let ends = state.withLock { state in hosts.map { state.health[$0]?.restUntil ?? 0 } }
+        let end = ends.min() ?? 0
+        return .nanoseconds(Int64(clamping: end > now ? end - now : 0))
     }
 
     /// Whether a source has a mirror of that name, on whatever port.

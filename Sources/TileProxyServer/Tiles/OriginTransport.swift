@@ -146,8 +146,13 @@ private struct Outgoing: Sendable {
         timeout = TimeAmount(request.timeout)
     }
 
-    func failure(_ code: TransportError.Code, _ words: String, cause: UpstreamFailure? = nil) -> TransportError {
-        TransportError(code, "\(host): \(words)", cause: cause)
+    /// - Parameter isUnasked: Whether nothing has been sent, so that the host is not to blame.
+    func failure(
+        _ code: TransportError.Code, _ words: String, cause: UpstreamFailure? = nil, isUnasked: Bool = false
+    ) -> TransportError {
+        var error = TransportError(code, "\(host): \(words)", cause: cause)
+        error.isUnasked = isUnasked
+        return error
     }
 }
 
@@ -174,8 +179,9 @@ private final class OriginExchange: UpstreamReceiver {
                 isSecure: outgoing.isSecure, authority: outgoing.authority, isChecked: outgoing.isRedirected)
         } catch {
             switch error {
-            case .noHost: fail(.unsupported, "not sent: this is no host and port")
-            case .tooManyHosts: fail(.connection, "not sent: too many hosts that redirects lead to are being asked")
+            case .noHost: fail(.unsupported, "not sent: this is no host and port", isUnasked: true)
+            case .tooManyHosts:
+                fail(.connection, "not sent: too many hosts that redirects lead to are being asked", isUnasked: true)
             }
             return
         }
@@ -187,9 +193,11 @@ private final class OriginExchange: UpstreamReceiver {
 
     func cancel() { fail(.cancelled, "cancelled") }
 
-    private func fail(_ code: TransportError.Code, _ words: String, cause: UpstreamFailure? = nil) {
+    private func fail(
+        _ code: TransportError.Code, _ words: String, cause: UpstreamFailure? = nil, isUnasked: Bool = false
+    ) {
         call?.cancel()
-        end(.failure(outgoing.failure(code, words, cause: cause)))
+        end(.failure(outgoing.failure(code, words, cause: cause, isUnasked: isUnasked)))
     }
 
     private func end(_ result: Result<TransportResponse, any Error>) {
@@ -231,13 +239,13 @@ private final class OriginExchange: UpstreamReceiver {
         case .unreachable(let why): fail(.connection, "no connection: \(why)", cause: failure)
         case .nameNotFound: fail(.nameNotFound, "the name is not known", cause: failure)
         case .untrusted(let why): fail(.tls, "no trusted encryption: \(why)", cause: failure)
-        case .forbidden(let why): fail(.unsupported, "refused: \(why)", cause: failure)
+        case .forbidden(let why): fail(.unsupported, "refused: \(why)", cause: failure, isUnasked: true)
         case .connectTimeout, .timeout: fail(.timeout, "no connection in time", cause: failure)
         case .closed where head != nil: fail(.truncated, "the body broke off", cause: failure)
         case .closed: fail(.connection, "closed without an answer", cause: failure)
         case .malformed(let why): fail(.malformed, "no HTTP: \(why)", cause: failure)
         case .headTooLarge(let why): fail(.headTooLarge, why, cause: failure)
-        case .overloaded: fail(.connection, "too many requests wait already", cause: failure)
+        case .overloaded: fail(.connection, "too many requests wait already", cause: failure, isUnasked: true)
         case .clientTooSlow, .clientMayBeGone, .cancelled: fail(.cancelled, "cancelled", cause: failure)
         }
     }

@@ -58,6 +58,8 @@ package final class ServedSource: Sendable {
             hosts = try given.hosts(of: tiles.template, or: fail)
             tiles.prepare = { request, key in request.headerFields[.tileKey] = key.description }
             tiles.prepareNeverSuspends = true
+            // Which of them fails is the transport's to know.
+            if !configuration.mirrors.isEmpty { tiles.hostGroup = "the hosts of \(configuration.name)" }
             description = MapDescription()
             warnings =
                 given.missingFolder.map {

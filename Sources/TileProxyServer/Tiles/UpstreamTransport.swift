@@ -1,3 +1,5 @@
+import CacheEngine
+import HTTPCaching
 import HTTPTypes
 import TileCache
 import TileStore
@@ -32,12 +34,16 @@ final class UpstreamTransport: TileTransport {
         let key = request.head.headerFields[.tileKey].flatMap { try? TileKey($0) }
         request.head.headerFields[.tileKey] = nil
         let own = Mirrors.Host(scheme: request.head.scheme ?? "https", authority: request.head.authority ?? "")
-        if let origin = request.redirect, isOwn(own, origin) { request.redirect = nil }
+        let redirected = request.redirect
+        if let redirected, isOwn(own, redirected) { request.redirect = nil }
         // A redirect to another host has no key: it is nobody's mirror.
-        guard let key else { return try await base.send(request) }
+        guard let key else {
+            guard let source = redirected?.source else { return try await base.send(request) }
+            return try await ask(request, of: source, nil)
+        }
         let start = ticks()
         let hosts = mirrors.order(own, of: key.source, at: start)
-        guard hosts.count > 1 else { return try await ask(request, key) }
+        guard hosts.count > 1 else { return try await ask(request, of: key.source, key) }
         let whole = request.timeout
         var last = Result<TransportResponse, TransportError>.failure(
             TransportError(.timeout, "\(own.authority): no answer in time, nor from its mirrors"))
@@ -50,9 +56,11 @@ final class UpstreamTransport: TileTransport {
             request.head.authority = host.authority
             request.timeout = left / (hosts.count - index)
             do throws(TransportError) {
-                let response = try await ask(request, key)
+                let response = try await ask(request, of: key.source, key)
                 let isFailure = response.head.status.code >= 500 || response.head.status.code == 429
-                mirrors.note(host, failed: isFailure, at: ticks())
+                // A date without the answer's own says nothing here, where nobody knows the time of day.
+                let pause = retryAfter(response.head.headerFields, now: HTTPDate(seconds: 1 << 40))
+                mirrors.note(host, failed: isFailure, pause: isFailure ? pause : nil, at: ticks())
                 guard isFailure else { return response }
                 last = .success(response)
             } catch {
@@ -62,7 +70,13 @@ final class UpstreamTransport: TileTransport {
                 if case .failure = last { last = .failure(error) }
             }
         }
-        return try last.get()
+        var response = try last.get()
+        if response.head.headerFields[.retryAfter] != nil {
+            // What one of them has asked for is noted. Together they can be asked again when the first of them has rested.
+            let rest = mirrors.shortestRest(of: hosts, at: ticks())
+            response.head.headerFields[.retryAfter] = String(max(1, rest.components.seconds))
+        }
+        return response
     }
 
     /// Whether a redirect stays with the host that the source was configured with, or leads to one of its mirrors: these
@@ -74,21 +88,25 @@ final class UpstreamTransport: TileTransport {
     }
 
     /// Asks one host, and counts.
-    private func ask(_ request: TransportRequest, _ key: TileKey) async throws(TransportError) -> TransportResponse {
+    ///
+    /// - Parameter key: The tile; `nil` for what a redirect leads to.
+    private func ask(
+        _ request: TransportRequest, of source: SourceName, _ key: TileKey?
+    ) async throws(TransportError) -> TransportResponse {
         let start = ticks()
         do throws(TransportError) {
             let response = try await base.send(request)
             let seconds = Double(ticks() &- start) / 1e9
             let status = response.head.status.code
-            let saved = status == 304 ? storedSize(key) : 0
-            statistics.upstream(key.source) {
+            let saved = status == 304 ? key.map(storedSize) ?? 0 : 0
+            statistics.upstream(source) {
                 $0.requests += 1
                 $0.add(status: status, bytes: response.body.count, seconds: seconds)
                 $0.bytesSaved += saved
             }
             return response
         } catch {
-            statistics.upstream(key.source) {
+            statistics.upstream(source) {
                 $0.requests += 1
                 if error.code != .cancelled { $0.failures += 1 }
             }

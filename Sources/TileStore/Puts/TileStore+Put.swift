@@ -11,6 +11,10 @@ import Musl
 import Darwin
 #endif
 
+// Outside of the type, whose own functions have these names.
+private func openWithoutWaiting(_ path: String) -> Int32 { open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) }
+private func closeFile(_ descriptor: Int32) { close(descriptor) }
+
 extension TileStore {
     /// Stores a tile: its bytes if they are not there yet, and its whole new state under the key.
     ///
@@ -53,11 +57,12 @@ extension TileStore {
             return StoreError(.io, "a file to be stored cannot be read: \(error)", cause: error)
         }
         // Not to wait where it is a pipe; of a file it changes nothing.
-        let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
+        let descriptor = openWithoutWaiting(path)
         guard descriptor >= 0 else { throw failure("open") }
         guard let file = fdopen(descriptor, "rb") else {
-            defer { close(descriptor) }
-            throw failure("open")
+            let error = failure("open")
+            closeFile(descriptor)
+            throw error
         }
         defer { fclose(file) }
         var status = stat()

@@ -29,6 +29,18 @@ struct MirrorsTests {
         #expect(mirrors.order(own, of: try SourceName("plain"), at: 0) == [own])
     }
 
+    /// One that asks to be left alone is; the others are asked meanwhile, and what is known together is when the first is back.
+    @Test
+    func aHostThatAsksForItRestsForSoLong() throws {
+        let b = try host("http://b:81")
+        mirrors.note(b, failed: true, pause: .seconds(3600), at: 0)
+        #expect(order(at: 3599 * second) == "own c b")
+        mirrors.note(own, failed: true, at: 0)
+        #expect(mirrors.shortestRest(of: [own, b], at: second) == .seconds(1))
+        #expect(mirrors.shortestRest(of: [b], at: second) == .seconds(3599))
+        #expect(mirrors.shortestRest(of: [own, b, try host("https://c")], at: second) == .zero)
+    }
+
     @Test
     func aHostThatRestsIsAskedLast() throws {
         mirrors.note(own, failed: true, at: 0)
