@@ -29,16 +29,17 @@ package struct CacheRequest: Sendable {
     ///   - all: All fields as the client sent them.
     ///   - target: Path and query at the origin.
     ///   - key: The URL's key in the store.
+    ///   - isOwners: Whether it is of the one whose cache it is, who may set any field.
     package init(
         method: HTTPRequest.Method, fields all: HTTPFields, target: String, key: TileKey?, hasBody: Bool,
-        takesTrailers: Bool = false
+        takesTrailers: Bool = false, isOwners: Bool = false
     ) {
         self.method = method
         self.target = target
         self.key = key
         self.hasBody = hasBody
         self.takesTrailers = takesTrailers
-        fields = all.withoutConnectionFields.forwardable
+        fields = all.withoutConnectionFields.forwardable(isOwners: isOwners)
         asking = RequestCacheControl(all)
         conditions = ClientPreconditions(all)
     }
@@ -77,11 +78,13 @@ package struct CacheRequest: Sendable {
 }
 
 extension HTTPFields {
-    /// Without the fields that the proxy writes or answers itself, and without those of trusted fronts.
-    fileprivate var forwardable: HTTPFields {
+    /// Without the fields that the cache writes or answers itself, and without those that only trusted fronts may set.
+    fileprivate func forwardable(isOwners: Bool) -> HTTPFields {
         var kept = HTTPFields()
         kept.reserveCapacity(count)
-        for field in self where !isOwn(field.name) && !field.name.isForTrustedFronts { kept.append(field) }
+        for field in self where !isOwn(field.name) && (isOwners || !field.name.isForTrustedFronts) {
+            kept.append(field)
+        }
         return kept
     }
 

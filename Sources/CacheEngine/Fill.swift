@@ -127,6 +127,8 @@ package struct Fill: Sendable {
     private let first: Forwarding
     /// The question that is out.
     private var forwarding: Forwarding
+    /// The request that the question was made from: without conditions once they made no sense.
+    private var asked: CacheRequest
     private var state = State.idle
     private var hasOwner: Bool
     private var hasHead = false
@@ -141,6 +143,7 @@ package struct Fill: Sendable {
         isProbe: Bool
     ) {
         self.request = request
+        asked = request
         first = forwarding
         self.forwarding = forwarding
         self.use = use
@@ -216,7 +219,7 @@ package struct Fill: Sendable {
         let status = raw.status.code
         let judgement = Action.judge(Self.judgement(of: raw, now))
         let decision = OriginDecision.decide(
-            raw, to: request, forwarding, use, requestedAt: requestedAt, receivedAt: now)
+            raw, to: asked, forwarding, use, requestedAt: requestedAt, receivedAt: now)
         switch decision {
         case .pass(let intent): return [judgement] + settle(raw, length, intent, now)
         case .confirmed(let stored, let intent, let update):
@@ -229,6 +232,7 @@ package struct Fill: Sendable {
             // The answer to the question made no sense: once more without it.
             var plain = request
             plain.dropConditions()
+            asked = plain
             forwarding = Forwarding(plain, nil, forwarding.cause)
             hasHead = false
             return [judgement, .cancelOrigin] + ask()
@@ -256,7 +260,7 @@ package struct Fill: Sendable {
         var response = raw
         response.headerFields = raw.headerFields.withoutConnectionFields
         let job =
-            Invalidations.superseded(by: raw, to: request, first, isStored: intent != nil)
+            Invalidations.superseded(by: raw, to: request, first, use, isStored: intent != nil)
             ?? Invalidations.job(
                 for: raw, to: request, forwarding.candidate, scope, use, length: length, now: now)
         guard let job else { return pass(response, length, intent, now) }

@@ -35,10 +35,11 @@ package enum Invalidations {
     /// the origin cannot be reached. Answers that say nothing about the resource (errors, 401, 403, 429, passing
     /// redirections) leave it alone, and so do those to a client that shows credentials, or wants nothing stored.
     package static func superseded(
-        by response: HTTPResponse, to request: CacheRequest, _ forwarding: Forwarding?, isStored: Bool
+        by response: HTTPResponse, to request: CacheRequest, _ forwarding: Forwarding?, _ use: CacheUse, isStored: Bool
     ) -> StoreJob? {
         guard let forwarding, let candidate = forwarding.candidate, forwarding.cause == .stale, !isStored,
-            request.method == .get, !request.asking.noStore, !request.fields.contains(.authorization)
+            request.method == .get, !request.asking.noStore,
+            use.policy.kind == .private || !request.fields.contains(.authorization)
         else { return nil }
         switch response.status.code {
         case 200...299, 301, 308, 404, 410: return .remove([candidate.key])

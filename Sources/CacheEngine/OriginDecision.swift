@@ -87,6 +87,12 @@ package enum OriginDecision: Sendable {
         _ response: HTTPResponse, to request: CacheRequest, _ use: CacheUse, _ requestedAt: HTTPDate,
         _ receivedAt: HTTPDate
     ) -> StoreIntent? {
+        // A query may hold a secret, and is never written down: not by a redirect either that repeats it.
+        if let query = request.target.split(separator: "?", maxSplits: 1).dropFirst().first,
+            response.headerFields[.location]?.contains(query) ?? false
+        {
+            return nil
+        }
         // Asked first: of what must not be stored no entry is made.
         guard use.policy.storability(of: response, to: request.httpRequest).isStorable else { return nil }
         let record = use.record(

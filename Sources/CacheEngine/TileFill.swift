@@ -411,7 +411,8 @@ extension TileFill.Failure {
         case .noAnswer(let setback, _): setback
         case .status(let status, _, let retryAfter):
             OriginSetback(
-                status == 429 ? .overloaded : status >= 500 ? .error : .none, .status(status), retryAfter: retryAfter)
+                status == 429 ? .overloaded : status >= 500 ? .error : .none, .status(status),
+                retryAfter: retryAfter.flatMap { $0 > .zero ? $0 : nil })
         // An answer that is no tile, whatever its status says.
         case .forbidden, .unusable: OriginSetback(.none, .status(200))
         }

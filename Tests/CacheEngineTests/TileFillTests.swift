@@ -124,7 +124,7 @@ struct TileFillTests {
             Self.use, stored: nil, isAbsence: false, isKept: true, harmless: [], group: "group")
         #expect(
             run(fill, sent + [answer(503)]) == [
-                "tile?", "prepare", "terms of a?", "group?", "slot of a", "leave of group", "send /1",
+                "tile?", "prepare", "terms of a?", "group?", "slot of a", "leave of group?", "send /1",
                 "group failed: error, give slot, tile?",
             ])
         let elsewhere = run(fill, sent + [answer(302, [.location: "https://b/2"]), .terms(isAllowed: true)])

@@ -48,14 +48,15 @@ struct Resource: Sendable {
         guard let scheme = given.scheme?.lowercased(), scheme == "https" || scheme == "http" else {
             throw fail("must have the scheme https or http")
         }
-        guard let authority = given.authority?.lowercased(), !authority.isEmpty,
-            authority.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: "/") })
-        else { throw fail("must name its host") }
-        guard !authority.contains("@") else {
+        guard !(given.authority ?? "").contains("@") else {
             throw fail("must not have a user or password in its URL; use the header field Authorization")
         }
+        guard let authority = given.authority?.lowercased(), isHostAndPort(authority) else {
+            throw fail("must name its host")
+        }
         let target = given.path ?? "/"
-        guard target.hasPrefix("/"), target.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
+        guard target.hasPrefix("/"), target.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: "#") })
+        else {
             throw fail("must have a path that begins with / and is percent-encoded")
         }
         var head = given
@@ -72,7 +73,8 @@ struct Resource: Sendable {
         prefix = "\(scheme)/\(host)"
         request = CacheRequest(
             method: head.method, fields: head.headerFields, target: target,
-            key: keys.primary(rest: prefix + parts[0], query: parts.count > 1 ? parts[1] : nil), hasBody: false)
+            key: keys.primary(rest: prefix + parts[0], query: parts.count > 1 ? parts[1] : nil), hasBody: false,
+            isOwners: true)
     }
 
     /// Another way of asking for the same.
@@ -101,6 +103,23 @@ struct Resource: Sendable {
         (head.method, head.headerFields) = (request.method, fields)
         return TransportRequest(head: head, bodyLimit: bodyLimit, timeout: timeout)
     }
+}
+
+/// Whether a text is a host, or an address in brackets, with or without a port.
+private func isHostAndPort(_ text: String) -> Bool {
+    var (name, rest) = (text[...], text[text.endIndex...])
+    if text.hasPrefix("[") {
+        guard let end = text.firstIndex(of: "]") else { return false }
+        (name, rest) = (text[text.index(after: text.startIndex)..<end], text[text.index(after: end)...])
+    } else if let colon = text.firstIndex(of: ":") {
+        (name, rest) = (text[..<colon], text[colon...])
+    }
+    guard !name.isEmpty, name.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && !"/?#\\[]".utf8.contains($0) }) else {
+        return false
+    }
+    guard rest.hasPrefix(":") else { return rest.isEmpty }
+    let port = rest.dropFirst()
+    return port.isEmpty || (Int(port).map { (1...65535).contains($0) } ?? false) && port.allSatisfy(\.isNumber)
 }
 
 extension OriginTrouble {

@@ -9,9 +9,6 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// How long a request waits for another's answer before it goes on alone.
-private let collapseWait = Duration.seconds(10)
-
 /// One request for a resource: carries out what its transaction says.
 ///
 /// Lives in its caller's task. Only its inbox is used by others.
@@ -31,7 +28,6 @@ final class ResourceExchange {
     private var fill: Inbox<ResourceFill.Event>?
     /// Its place at somebody else's.
     private var seat: Fills.Seat?
-    private var patience: Task<Void, Never>?
     /// What its own fill wrote last.
     private var letter: ResourceFill.Letter?
     private var answer: CachedResponse?
@@ -53,7 +49,6 @@ final class ResourceExchange {
     /// - Throws: ``TileCacheError``; `CancellationError`.
     func run() async throws -> CachedResponse? {
         var events = inbox.makeIterator()
-        defer { patience?.cancel() }
         await take(.begin)
         while !transaction.isOver {
             guard let event = await events.next() else {
@@ -72,7 +67,10 @@ final class ResourceExchange {
             }
         }
         if let failure { throw failure }
-        if case .ended = letter?.news { answer?.notStored = letter?.error }
+        switch letter?.news {
+        case .ended, .confirmed: answer?.notStored = letter?.error
+        default: break
+        }
         return answer
     }
 
@@ -97,7 +95,8 @@ final class ResourceExchange {
         case .askLeave: return .leave(cache.health.leave(for: resource.host, resource.question))
         case .abandonProbe: cache.health.abandoned(resource.host, resource.question)
         case .fetch(let forwarding, let joining, let isProbe): return fetch(forwarding, joining, isProbe)
-        case .startPatience: startPatience()
+        // The transport's time limit bounds the wait; who went alone would only stand in the host's line behind it.
+        case .startPatience: break
         case .leaveFill:
             if let seat { parts.flights.leave(seat) }
             seat = nil
@@ -117,6 +116,10 @@ final class ResourceExchange {
 
     private func fail(_ words: String) {
         answer = nil
+        if let known = letter?.error as? TileCacheError {
+            failure = known
+            return
+        }
         failure = TileCacheError(
             .noAnswer, "\(resource.origin): \((letter?.error as? TransportError)?.message ?? words)", key: request.key,
             cause: letter?.error)
@@ -206,15 +209,6 @@ final class ResourceExchange {
             return
         }
         _ = ResourceFill.begin(cache, refreshing, forwarding, ticket, owner: nil, isProbe: leave == .probe)
-    }
-
-    private func startPatience() {
-        guard patience == nil else { return }
-        let (cache, inbox) = (cache, inbox)
-        patience = Task {
-            do { try await cache.clock.sleep(collapseWait) } catch { return }
-            inbox.put(.transaction(.patienceOver))
-        }
     }
 }
 

@@ -18,6 +18,8 @@ final class ResourceFill {
     enum Event: Sendable {
         /// The transport has brought a whole answer, or none.
         case answered(Result<TransportResponse, TransportError>, requestedAt: HTTPDate)
+        /// The host failed lately, and is not asked.
+        case leftAlone
         /// The request that it was begun for was given up.
         case ownerLeft
         /// Those who followed it have left as well.
@@ -43,6 +45,8 @@ final class ResourceFill {
     private var call: Task<Void, Never>?
     /// When the question went out, in ticks.
     private var sentAt: UInt64?
+    /// Whether it has leave to try a host that has failed.
+    private let isProbe: Bool
     private var route = Fill.Route.drop
     /// The body of the answer to the question that is out; `nil` before it is there.
     private var body: Data?
@@ -56,6 +60,7 @@ final class ResourceFill {
         self.resource = resource
         self.ticket = ticket
         self.owner = owner
+        self.isProbe = isProbe
         self.inbox = inbox
         fill = Fill(
             resource.request, forwarding, cache.resources.use, resource.scope, hasOwner: owner != nil, isProbe: isProbe)
@@ -98,6 +103,7 @@ final class ResourceFill {
             }
             switch event {
             case .answered(let result, let requestedAt): await answered(result, requestedAt)
+            case .leftAlone: await take(.failed(.cancelled))
             case .deserted: await take(.deserted)
             case .ownerLeft:
                 owner = nil
@@ -113,6 +119,11 @@ final class ResourceFill {
         case .failure(let failure):
             error = failure
             await take(.failed(OriginTrouble(failure)))
+        case .success(let answer) where isShort(answer):
+            let failure = TransportError(
+                .truncated, "\(resource.host): the body has \(answer.body.count) bytes, not as many as its head says")
+            error = failure
+            await take(.failed(OriginTrouble(failure)))
         case .success(let answer):
             body = answer.body
             await take(.head(answer.head, length: length(of: answer), requestedAt: requestedAt))
@@ -121,6 +132,14 @@ final class ResourceFill {
             if case .collect(let limit) = route, body.count > limit { await take(.tooMuch) }
             await take(.ended)
         }
+    }
+
+    /// Whether a body is not as long as its head says: what is stored is complete (RFC 9111 §3.3).
+    private func isShort(_ answer: TransportResponse) -> Bool {
+        guard request.method == .get, !isBodiless(answer.head.status.code),
+            let stated = answer.head.headerFields[.contentLength].flatMap({ Int($0) })
+        else { return false }
+        return stated != answer.body.count
     }
 
     private func length(of answer: TransportResponse) -> Int64? {
@@ -148,7 +167,8 @@ final class ResourceFill {
         case .cancelOrigin:
             call?.cancel()
             call = nil
-        case .judge(let judgement): cache.health.judge(resource.host, resource.question, judgement, sentAt: sentAt)
+        case .judge(let judgement):
+            cache.health.judge(resource.host, resource.question, asOfTiles(judgement), sentAt: sentAt)
         case .abandonProbe: cache.health.abandoned(resource.host, resource.question)
         case .report(let trouble): report(trouble)
         case .settle(let gone, let job):
@@ -161,7 +181,10 @@ final class ResourceFill {
         case .remember(let wasOfUse):
             if let key = fill.flightKey { parts.flights.remember(key, wasOfUse: wasOfUse) }
         case .store(let intent): return await store(intent)
-        case .update(let job): return .updated(await carryOut(job))
+        case .update(let job):
+            let outcome = await carryOut(job)
+            if let error, let key = request.key { cache.configuration.onEvent?(.notStored(key, error)) }
+            return .updated(outcome)
         // The whole body is there when its head is: nothing is waited for.
         case .startForgetting: break
         case .end(let news):
@@ -172,13 +195,25 @@ final class ResourceFill {
         return nil
     }
 
+    /// What an answer, or its absence, says about the host, by the rules of tiles: they share its record.
+    private func asOfTiles(_ judgement: OriginHealth.Judgement) -> OriginHealth.Judgement {
+        guard case .failed(var setback) = judgement else { return judgement }
+        if let failure = error as? TransportError {
+            setback = failure.setback
+        } else if setback.blame == .silent {
+            // 502, 503 and 504 are answers of a host that is up.
+            setback.blame = .error
+        }
+        return .failed(setback)
+    }
+
     private func tell(_ news: FillNews) {
         guard let owner else { return }
         var letter = Letter(news: news)
         switch news {
         case .head: letter.body = body ?? Data()
-        case .failed, .ended: letter.error = error
-        case .found, .confirmed, .useStale: break
+        case .failed, .ended, .confirmed: letter.error = error
+        case .found, .useStale: break
         }
         owner.put(.told(letter))
     }
@@ -197,6 +232,16 @@ final class ResourceFill {
         sentAt = cache.clock.ticks()
         let (cache, resource, inbox) = (cache, resource, inbox)
         let outgoing = resource.outgoing(fields)
+        // Nobody asks a host that is left alone, as with tiles. The one that tries it for the others does.
+        if !isProbe, let wait = cache.health.wait(forOrigin: resource.host) {
+            let now = cache.clock.ticks()
+            let left = Duration.nanoseconds(Int64(clamping: wait.until > now ? wait.until - now : 0))
+            error = TileCacheError(
+                .waiting, "\(resource.host) failed lately; it is asked again in \(left.components.seconds + 1) s",
+                key: request.key, retryAfter: left)
+            inbox.put(.leftAlone)
+            return
+        }
         call = Task {
             let slot: OriginSlots.Slot
             do { slot = try await cache.slots.slot(outgoing.head.originName, FetchTicket(.visible)) } catch {

@@ -17,19 +17,21 @@ extension TileCache {
     /// what is stale will do, with `no-cache` the server is asked first. A stale response stands in for a server that
     /// gives no answer, unless it says itself that it must not (`must-revalidate`).
     ///
-    /// However many ask for one resource at once, one request is sent. Redirections are followed, at most five, never
+    /// However many ask for one resource at once, one request is sent, where its answer is for all of them: one that may be
+    /// stored and reused. A host that has failed, or asks for it by `Retry-After`, is left alone as with tiles. Redirections are followed, at most five, never
     /// from `https` to `http`; to another host go only fields that hold no secret. A caller whose task is cancelled
     /// leaves; the last one to leave cancels the request.
     ///
-    /// Responses share the tiles' budget and eviction. A query is never written to disk, nor is a request's field.
+    /// Responses share the tiles' budget and eviction. A request's query is never written to disk, nor are its fields; a
+    /// response's fields are, cookies included that its server allows to be stored.
     /// - Parameters:
     ///   - request: A GET or HEAD with scheme, authority and path. Without an `Accept-Encoding` the body comes plain.
     ///   - source: The name that it is stored under, beside the tiles of a source of that name; `nil` for `resources`.
-    ///   - bodyLimit: So many bytes of body are read at most. What is larger than 64 MiB is not stored.
+    ///   - bodyLimit: So many bytes of body are read from a server at most. What is larger than 64 MiB is not stored.
     ///   - timeout: How long each exchange with a server may take.
     /// - Returns: The response, whatever its status; `nil` if it was wanted only if it is stored, and it is not.
     /// - Throws: ``TileCacheError``: ``TileCacheError/Code/invalidRequest``, ``TileCacheError/Code/noAnswer``,
-    ///   ``TileCacheError/Code/badRedirect``, ``TileCacheError/Code/closed``; `CancellationError`.
+    ///   ``TileCacheError/Code/waiting``, ``TileCacheError/Code/badRedirect``, ``TileCacheError/Code/closed``; `CancellationError`.
     public func response(
         for request: HTTPRequest, source: SourceName? = nil, bodyLimit: Int = 32 << 20,
         timeout: Duration = .seconds(30)
@@ -38,6 +40,7 @@ extension TileCache {
         var request = request
         var redirects = 0
         while true {
+            try Task.checkCancellation()
             let resource = try Resource(request, keys, userAgent: userAgent, bodyLimit: bodyLimit, timeout: timeout)
             guard let response = try await respond(resource) else { return nil }
             guard Redirect.isOne(response.head.status.code), response.head.headerFields[.location] != nil else {
@@ -77,6 +80,7 @@ extension TileCache {
 
     /// What any server may see.
     private static let harmless: Set<HTTPField.Name> = [
-        .userAgent, .accept, .acceptEncoding, .acceptLanguage, .cacheControl,
+        .userAgent, .accept, .acceptEncoding, .acceptLanguage, .cacheControl, .range, .ifRange, .ifNoneMatch,
+        .ifModifiedSince,
     ]
 }
