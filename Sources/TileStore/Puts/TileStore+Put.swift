@@ -68,7 +68,7 @@ extension TileStore {
         var status = stat()
         guard fstat(descriptor, &status) == 0 else { throw failure("look at") }
         guard status.st_mode & S_IFMT == S_IFREG else {
-            throw StoreError(.invalidValue, "\(path) cannot be stored: it is no file")
+            throw StoreError(.io, "a file to be stored cannot be read: \(path) is no file")
         }
         let writer = try beginBody(limit: Self.largestBlob)
         let room = UnsafeMutableRawBufferPointer.allocate(byteCount: 256 << 10, alignment: 16)
