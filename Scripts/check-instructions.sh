@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Counts the instructions of a hit, a put and an opened entry with callgrind and compares them with
-# Benchmarks/instructions.json. Counts do not depend on how busy the machine is, so a change of a few per cent is one of
-# the code, or of the compiler: then, and when it is meant, run it with --update and commit the file.
+# Benchmarks/instructions.json. Counts hardly depend on how busy the machine is, so a change of a few per cent is one of
+# the code, or of the compiler: then, and when it is meant, run it with --update and commit the file. Where a run gets next
+# to no processor time, what the clock drives (looks at the journal, flushes) falls on fewer operations and shows.
 #
 #   check-instructions.sh [--update] [--runs N]
 set -euo pipefail
