@@ -18,7 +18,7 @@ package struct ResourceKeys: Sendable {
     /// The key of a URL below the route's prefix.
     package func primary(rest: String, query: String?) -> TileKey? {
         let fingerprint = query.map { store.fingerprint(of: "query\n" + $0) }
-        // A bare prefix and the same with a slash are two resources, and no key has an empty path.
+        // What the store refuses has no key. A bare prefix and the same with a slash are two resources, and no key has an empty path.
         guard let address = try? ResourceAddress(path: rest.isEmpty ? "~" : rest, query: fingerprint) else {
             return nil
         }

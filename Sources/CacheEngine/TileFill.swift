@@ -4,10 +4,11 @@ package import TileStore
 
 /// A fill of the fixed use: one tile's way to its origin, over redirects and attempts.
 ///
-/// It decides each step and does nothing itself. It is told what happens, one ``Event`` after another, and says what is to be done, as ``Action``s in order; at most the
-/// last of them has an event for an answer. Bodies stay with the driver, whole, and count only after ``Action/check``. What
-/// is stored is complete, allowed to be stored, and no page in place of a tile. Each slot that it takes it gives back, and of
-/// each probe it tells what came of it. ``Action/end(_:)`` is its last action, and comes exactly once.
+/// It decides each step and does nothing itself. It is told what happens, one ``Event`` after another, and says what is to
+/// be done, as ``Action``s in order; at most the last of them has an event for an answer. Bodies stay with the driver, whole,
+/// and count only after ``Action/check(_:)``. What is stored is complete, allowed to be stored, and no page in place of a
+/// tile. Each slot that it takes it gives back, and of each probe it tells what came of it. ``Action/end(_:)`` is its last
+/// action, and comes exactly once.
 ///
 /// A value without a socket, a store or a clock; used by one task at a time.
 package struct TileFill: Sendable {

@@ -36,6 +36,7 @@ final class AcceptPause: ChannelInboundHandler {
         try? channel.syncOptions?.setOption(.autoRead, value: false)
         context.eventLoop.scheduleTask(in: pause) {
             bound.value.isResting = false
+            // As above.
             try? channel.syncOptions?.setOption(.autoRead, value: true)
         }
     }

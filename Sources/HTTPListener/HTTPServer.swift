@@ -148,6 +148,7 @@ package final class HTTPServer: Sendable {
 
     /// Stops listening, lets requests that are under way end, then closes; after the grace, closes what is left.
     package func shutdown(grace: TimeAmount = .seconds(30)) async throws {
+        // One that is closed already stays so.
         try? await channel.close()
         let drained = loops.map { loop in
             loop.eventLoop.flatSubmit { loop.value.drain(on: loop.eventLoop) }

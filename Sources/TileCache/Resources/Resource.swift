@@ -28,7 +28,7 @@ struct Resource: Sendable {
     /// How the cache sees it.
     let request: CacheRequest
     let keys: ResourceKeys
-    /// Scheme, host and port of the server.
+    /// Scheme, host and port of the server, as messages name it.
     let origin: String
     /// What the path of its key begins with.
     private let prefix: String
@@ -62,15 +62,13 @@ struct Resource: Sendable {
         var head = given
         (head.scheme, head.authority, head.path) = (scheme, authority, target)
         if head.headerFields[.userAgent] == nil { head.headerFields[.userAgent] = userAgent }
-        let plainPort = scheme == "https" ? ":443" : ":80"
-        let host = authority.hasSuffix(plainPort) ? String(authority.dropLast(plainPort.count)) : authority
         let parts = target.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
         self.head = head
         self.keys = keys
         self.bodyLimit = bodyLimit
         self.timeout = timeout
-        origin = "\(scheme)://\(host)"
-        prefix = "\(scheme)/\(host)"
+        origin = "\(scheme)://\(authority)"
+        prefix = "\(scheme)/\(head.originName)"
         request = CacheRequest(
             method: head.method, fields: head.headerFields, target: target,
             key: keys.primary(rest: prefix + parts[0], query: parts.count > 1 ? parts[1] : nil), hasBody: false,
@@ -89,7 +87,7 @@ struct Resource: Sendable {
     /// The server, as what is known of its failures names it.
     var host: String { head.originName }
     /// What tells one question from another.
-    var question: Int { request.question(to: origin) }
+    var question: Int { request.question(to: prefix) }
 
     /// Which URLs of the server have keys.
     var scope: ResourceScope {

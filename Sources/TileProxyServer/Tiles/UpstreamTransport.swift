@@ -58,8 +58,8 @@ final class UpstreamTransport: TileTransport {
             do throws(TransportError) {
                 let response = try await ask(request, of: key.source, key)
                 let isFailure = response.head.status.code >= 500 || response.head.status.code == 429
-                // A date without the answer's own says nothing here, where nobody knows the time of day.
-                let pause = retryAfter(response.head.headerFields, now: HTTPDate(seconds: 1 << 40))
+                // The time of day is not known here: a date counts from the answer's own `Date`, and as now without one.
+                let pause = retryAfter(response.head.headerFields, now: HTTPDate(seconds: 4_000_000_000))
                 mirrors.note(host, failed: isFailure, pause: isFailure ? pause : nil, at: ticks())
                 guard isFailure else { return response }
                 last = .success(response)

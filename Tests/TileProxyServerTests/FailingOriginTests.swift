@@ -9,7 +9,7 @@ import TileStoreTesting
 
 /// Origins that fail are left alone for a while, longer each time, by whom that costs nothing but freshness.
 @Suite(.timeLimit(.minutes(60)), .serialized, .ownThreads)
-struct OriginBackoffTests {
+struct FailingOriginTests {
     private static let second: UInt64 = 1_000_000_000
 
     /// An origin that answers once per connection, until it shall not.
