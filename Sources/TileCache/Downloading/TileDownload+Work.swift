@@ -334,6 +334,10 @@ extension TileDownload {
             }
             (job.answers, job.controls) = (state.answers, state.controls)
             if told.code != .waiting || state.obstacle == nil, blame != .tile { state.obstacle = told }
+            // One who only heard that the host is left alone may have ended the download before the one who knows why.
+            if told.code != .waiting, blame != .tile, state.report.stoppedBy?.code == .waiting {
+                state.report.stoppedBy = told
+            }
             guard job.tries >= options.attempts else { return false }
             state.lastAnswer = now
             state.fail(key, told)
