@@ -140,10 +140,16 @@ package struct CacheTransaction: Sendable {
         case (.leads, .fetching(let forwarding)):
             // The fill judges the origin from now on.
             isProbe = false
-            state = .leading(forwarding)
+            // A fill of the fixed use is nobody's own: who began it hears of it as all others do.
+            state = use.requests == .fixed ? .following(forwarding) : .leading(forwarding)
             return []
         case (.follows, .fetching(let forwarding)):
             state = .following(forwarding)
+            // Such a fill has its own time, and its answer is everybody's.
+            if use.requests == .fixed {
+                hasWaited = true
+                return []
+            }
             defer { isProbe = false }
             return (isProbe ? [.abandonProbe] : []) + [.startPatience]
         case (.heard(let news), .following(let forwarding)): return heard(news, forwarding, now)
@@ -177,7 +183,10 @@ package struct CacheTransaction: Sendable {
     private mutating func act(_ decision: CacheDecision, _ now: HTTPDate) -> [Action] {
         if case .serve = decision { return proceed(decision, now) }
         // Who has seen an answer's end must find it here, so what is just being stored for the URL is waited for, once.
-        guard let key = request.key, request.isForCache, !hasAwaitedWrites else { return proceed(decision, now) }
+        // Of the fixed use nothing is being stored once its flight has landed.
+        guard let key = request.key, request.isForCache, use.requests == .clients, !hasAwaitedWrites else {
+            return proceed(decision, now)
+        }
         hasAwaitedWrites = true
         state = .waitingForWrites(decision)
         return [.awaitWrites(key)]
@@ -218,8 +227,9 @@ package struct CacheTransaction: Sendable {
 
     /// Asks the origin, or answers from what is stored while an origin that has failed is left alone.
     private mutating func forward(_ forwarding: Forwarding, _ now: HTTPDate) -> [Action] {
-        // Where stale is forbidden whatever happens, the origin is asked whatever has happened.
-        guard let candidate = forwarding.candidate, !isProbe,
+        // Where stale is forbidden whatever happens, the origin is asked whatever has happened. A fill of the fixed use asks
+        // for leave itself.
+        guard let candidate = forwarding.candidate, !isProbe, use.requests == .clients,
             use.mayServe(candidate.response, after: .unreachable, asking: request.asking, at: now)
         else { return fetch(forwarding) }
         state = .askingLeave(forwarding)
@@ -234,15 +244,10 @@ package struct CacheTransaction: Sendable {
         case .probe: isProbe = true
         case .wait(let failure, _):
             guard let candidate = forwarding.candidate else { break }
-            let freshness = candidate.response.freshness
             // An origin that asked to be left alone (a 429 with Retry-After too) cannot answer: an error of RFC 5861 §4.
             let standing: OriginFailure = failure == .unreachable ? .unreachable : .status(503)
             guard use.mayServe(candidate.response, after: standing, asking: request.asking, at: now) else { break }
-            var status = CacheStatus(cache: use.name)
-            status.hit = true
-            status.timeToLive = freshness.expires.seconds(since: now)
-            status.detail = failure == .unreachable ? "origin-unreachable" : "stale-if-error"
-            return end([.answer(candidate, candidate.response, age: freshness.age(at: now), status, .stale)])
+            return useStale(candidate, whileLeftAlone: failure, now)
         }
         return fetch(forwarding)
     }
@@ -286,7 +291,50 @@ package struct CacheTransaction: Sendable {
             return useStale(candidate, status, forwarding, now)
         case .alone: return goAlone(forwarding, now)
         case .again: return look()
+        case .tile(let news): return take(news, forwarding, now)
+        case .noTile(let failure, let retryAfter): return failed(failure, retryAfter, forwarding, now)
         }
+    }
+
+    // MARK: A fill of the fixed use
+
+    /// Answers with what the fill brought, as it is: it came after this request.
+    private mutating func take(_ news: TileNews, _ forwarding: Forwarding, _ now: HTTPDate) -> [Action] {
+        let stored = news.candidate.response
+        var status = CacheStatus(cache: use.name)
+        status.timeToLive = stored.freshness.expires.seconds(since: now)
+        status.hit = news.source == .found && !hasWaited
+        if !status.hit { status.forward = forwarding.cause }
+        status.collapsed = hasWaited
+        status.stored = news.isStored && news.source != .found && !hasWaited
+        var from = ServedFrom.miss
+        switch news.source {
+        case .found: from = hasWaited ? .miss : .hit
+        case .confirmed:
+            status.forwardStatus = 304
+            from = .revalidated
+        case .origin:
+            if forwarding.candidate != nil { status.forwardStatus = stored.status.code }
+        }
+        return end([.answer(news.candidate, stored, age: stored.freshness.age(at: now), status, from)])
+    }
+
+    private mutating func failed(
+        _ failure: TileFill.Failure, _ retryAfter: Duration?, _ forwarding: Forwarding, _ now: HTTPDate
+    ) -> [Action] {
+        let why = failure.setback.failure
+        if let candidate = forwarding.candidate,
+            case .serve = LoadDecision.after(
+                why, .standard, candidate.response, isPinned: candidate.entry.isPinned, use, at: now)
+        {
+            if case .waiting = failure { return useStale(candidate, whileLeftAlone: why, now) }
+            let because: Int? = if case .status(let status) = why { status } else { nil }
+            return useStale(candidate, because, forwarding, now)
+        }
+        var status = CacheStatus(cache: use.name)
+        status.forward = forwarding.cause
+        status.collapsed = hasWaited
+        return end([.refuse(.after(failure, retryAfter: retryAfter), status)])
     }
 
     // MARK: Its own fill
@@ -312,6 +360,18 @@ package struct CacheTransaction: Sendable {
             return end([.refuse(.after(trouble, mustRevalidate: mustRevalidate), status)])
         case .ended: return end([.abort])
         }
+    }
+
+    /// Answers from what is stored without asking, because the origin has failed and is left alone.
+    private mutating func useStale(
+        _ candidate: Candidate, whileLeftAlone failure: OriginFailure, _ now: HTTPDate
+    ) -> [Action] {
+        let freshness = candidate.response.freshness
+        var status = CacheStatus(cache: use.name)
+        status.hit = true
+        status.timeToLive = freshness.expires.seconds(since: now)
+        status.detail = failure == .unreachable ? "origin-unreachable" : "stale-if-error"
+        return end([.answer(candidate, candidate.response, age: freshness.age(at: now), status, .stale)])
     }
 
     /// Answers from what is stored, because the origin cannot.

@@ -15,6 +15,34 @@ package enum FillEnd: Sendable {
     case alone
     /// The fill was given up for reasons of its own: look again, and join again.
     case again
+    /// What a fill of the fixed use brought: for all who wait, be it stored or not.
+    case tile(TileNews)
+    /// A fill of the fixed use brought nothing, for nobody who waits; when it makes sense to ask again, if that is known.
+    case noTile(TileFill.Failure, retryAfter: Duration?)
+}
+
+/// A tile, or the knowledge that there is none, as a fill of the fixed use tells it to those who wait.
+package struct TileNews: Sendable {
+    /// Where it comes from.
+    package enum Source: Hashable, Sendable {
+        /// It was stored by now: no question was sent.
+        case found
+        /// The origin has confirmed what was stored.
+        case confirmed
+        /// The origin's answer.
+        case origin
+    }
+
+    package let candidate: Candidate
+    package let source: Source
+    /// Whether the store has it.
+    package let isStored: Bool
+
+    package init(_ candidate: Candidate, _ source: Source, isStored: Bool) {
+        self.candidate = candidate
+        self.source = source
+        self.isStored = isStored
+    }
 }
 
 /// The work that others may wait for: one flight for each key, over all event loops and tasks.

@@ -47,6 +47,13 @@ package struct Refusal: Hashable, Sendable {
     package let status: Int
     /// What happened, for people.
     package let words: String
+    /// After how many seconds it makes sense to ask again, if that is known.
+    package var retryAfter: Int?
+
+    package init(status: Int, words: String) {
+        self.status = status
+        self.words = words
+    }
 
     /// What a client is told when the origin gave no whole answer and nothing stored may stand in.
     ///
@@ -61,5 +68,26 @@ package struct Refusal: Hashable, Sendable {
         case .unreachable, .closed, .malformed, .cancelled:
             Refusal(status: mustRevalidate ? 504 : 502, words: "The origin gave no answer.")
         }
+    }
+
+    /// What a client is told when there is no tile, and nothing stored may stand in.
+    static func after(_ failure: TileFill.Failure, retryAfter: Duration?) -> Refusal {
+        var refusal =
+            switch failure {
+            case .waiting:
+                Refusal(status: 504, words: "The tile server has failed; it is left alone for a while.")
+            case .noAnswer(let none):
+                Refusal(status: none.isTimeout ? 504 : 502, words: "The tile server gives no answer.")
+            case .status(let status, _, _):
+                Refusal(status: 502, words: "The tile server answers with an error (\(status)).")
+            case .unusable(.notModified, _, _):
+                Refusal(status: 502, words: "The tile server answers with an error (304).")
+            case .unusable(.body, _, _), .unusable(.incomplete, _, _):
+                Refusal(status: 502, words: "The tile server sent something that is no tile.")
+            case .unusable(.redirect, _, _), .hook, .forbidden:
+                Refusal(status: 502, words: "The tile cannot be had from the tile server.")
+            }
+        refusal.retryAfter = retryAfter.map { Int(clamping: max(1, $0.components.seconds)) }
+        return refusal
     }
 }

@@ -53,3 +53,8 @@ package enum Redirect: Equatable {
         return .follow(next)
     }
 }
+
+extension Set<HTTPField.Name> {
+    /// What any server may see of a request for a tile: nothing of a source's own.
+    package static let harmless: Self = [.userAgent, .accept, .acceptEncoding, .ifNoneMatch, .ifModifiedSince]
+}

@@ -2,7 +2,7 @@ package import HTTPCaching
 package import HTTPTypes
 package import TileStore
 
-/// A fill of the fixed use: one tile's way to its origin, over redirects and attempts.
+/// A fill of the fixed use: one tile's way to its origin, over mirrors, redirects and attempts.
 ///
 /// It decides each step and does nothing itself. It is told what happens, one ``Event`` after another, and says what is to
 /// be done, as ``Action``s in order; at most the last of them has an event for an answer. Bodies stay with the driver, whole,
@@ -24,6 +24,8 @@ package struct TileFill: Sendable {
         /// The answers to ``Action/prepare``: the request as the source wants it, or nothing.
         case prepared(HTTPRequest)
         case hookFailed
+        /// The answer to ``Action/orderHosts(_:)``: those to ask, the best first.
+        case hosts([OriginHost])
         /// The answer to ``Action/checkTerms(_:)``.
         case terms(isAllowed: Bool)
         /// The answer to ``Action/askOrigin(_:)``: whether the origin is left alone.
@@ -32,9 +34,11 @@ package struct TileFill: Sendable {
         case slot
         /// The answer to ``Action/askLeave(_:)``.
         case leave(OriginHealth.Leave)
-        /// The answers to ``Action/send(_:redirectedFrom:)``: a whole one, with so many bytes, or none.
+        /// The answers to ``Action/send(_:redirectedFrom:share:)``: a whole one, with so many bytes, or none.
         case answer(HTTPResponse, bytes: Int, requestedAt: HTTPDate)
-        case noAnswer(OriginSetback, mayPass: Bool)
+        case noAnswer(NoAnswer)
+        /// The answer to ``Action/askRest(_:)``: how long it is until the first of these hosts has rested.
+        case rest(Duration)
         /// The answer to ``Action/check(_:)``: what speaks against the body.
         case checked(objection: String?)
         /// The answer to ``Action/store(_:isAbsence:)`` and ``Action/update(_:)``: done, or it could not be.
@@ -53,6 +57,14 @@ package struct TileFill: Sendable {
         case askQuestion
         /// Make the request, by the source's hook too.
         case prepare
+        /// Ask which of the hosts that stand for one another is to be asked first.
+        case orderHosts(OriginHost)
+        /// One of these hosts has answered, or has failed and asked to be left alone for so long.
+        case noteHost(OriginHost, failed: Bool, pause: Duration?)
+        /// A host has failed, and the next one is asked.
+        case countFailover
+        /// Ask how long the hosts, which have all failed, want to be left alone.
+        case askRest([OriginHost])
         /// Ask whether the host's terms allow this request.
         case checkTerms(String)
         /// Ask whether the origin is left alone: nobody stands in line for one that is.
@@ -65,8 +77,11 @@ package struct TileFill: Sendable {
         case abandonProbe(String)
         /// Send it.
         ///
-        /// - Parameter redirectedFrom: The host that was asked first, where a redirect has led to another one.
-        case send(HTTPRequest, redirectedFrom: String?)
+        /// - Parameters:
+        ///   - redirectedFrom: The host that was asked first, where a redirect has led to another one.
+        ///   - share: Among so many hosts the time that is left of this attempt is divided: one that hangs must not use up
+        ///     all of it. `nil` where there is only one; then it has all of its time, with each redirect anew.
+        case send(HTTPRequest, redirectedFrom: String?, share: Int?)
         /// Check the body against what the source's tiles are.
         case check(HTTPResponse)
         /// A host's clock is so many seconds ahead.
@@ -110,11 +125,27 @@ package struct TileFill: Sendable {
         /// The host's terms forbid the request.
         case forbidden(host: String)
         /// There was no answer, or no whole one.
-        case noAnswer(OriginSetback, mayPass: Bool)
+        case noAnswer(NoAnswer)
         /// An answer that is neither a tile nor its absence.
         case status(Int, host: String, retryAfter: Duration?)
         /// An answer that is not believed, in words.
         case unusable(Objection, String, host: String)
+    }
+
+    /// What it means that there was no answer.
+    package struct NoAnswer: Hashable, Sendable {
+        /// What it says about the host.
+        package var setback: OriginSetback
+        /// Whether asking again soon makes sense.
+        package var mayPass: Bool
+        /// Whether it was for want of time.
+        package var isTimeout: Bool
+
+        package init(_ setback: OriginSetback, mayPass: Bool, isTimeout: Bool = false) {
+            self.setback = setback
+            self.mayPass = mayPass
+            self.isTimeout = isTimeout
+        }
     }
 
     /// What is wrong with an answer.
@@ -126,6 +157,7 @@ package struct TileFill: Sendable {
 
     private enum State {
         case idle, looking, asking, preparing, pausing, over
+        case orderingHosts(HTTPRequest)
         case checkingTerms(HTTPRequest)
         case askingOrigin(HTTPRequest)
         case waitingForSlot(HTTPRequest)
@@ -134,6 +166,7 @@ package struct TileFill: Sendable {
         case checking(HTTPRequest, HTTPResponse, requestedAt: HTTPDate)
         case storing(AnswerRecord, isAbsence: Bool)
         case updating(AnswerRecord)
+        case askingRest(Failure)
         case retrying(Failure)
     }
 
@@ -148,12 +181,19 @@ package struct TileFill: Sendable {
     private var state = State.idle
     private var attempt = 1
     private var redirects = 0
+    /// The hosts that stand for one another, in the order of this attempt; how many of them have been asked; and the request
+    /// as it is sent to them.
+    private var hosts: [OriginHost] = []
+    private var asked = 0
+    private var plain = HTTPRequest(method: .get, scheme: nil, authority: nil, path: nil)
+    /// What is told if the others fail too: an answer, an error though it is, says more than none.
+    private var best: Failure?
     /// The host that was asked first, and the one that is asked now, as messages name them.
     private var first = ""
     private var host = ""
     /// The same as slots name it, and as what is known of failures does.
     private var (origin, account) = ("", "")
-    /// What failures of the first host are noted under, where several hosts stand for one another.
+    /// What failures are noted under where several hosts stand for one another.
     private let group: String?
     private var hasSlot = false
     private var isProbe = false
@@ -168,7 +208,7 @@ package struct TileFill: Sendable {
     ///   - isAbsence: Whether it says that there is no tile: a 304 could only be about an error page's validators.
     ///   - isKept: Whether the answer is to be stored.
     ///   - harmless: The fields that go to other hosts too.
-    ///   - group: The name under which failures are noted where the transport has other hosts to ask instead.
+    ///   - group: The name under which failures of all its hosts are noted, for a source that has mirrors.
     package init(
         _ use: CacheUse, stored: TileMetadata?, isAbsence: Bool, isKept: Bool, harmless: Set<HTTPField.Name>,
         group: String? = nil
@@ -208,8 +248,15 @@ package struct TileFill: Sendable {
             return [.prepare]
         case (.hookFailed, .preparing): return end(.failed(.hook))
         case (.prepared(let request), .preparing): return begin(request)
+        case (.hosts(let hosts), .orderingHosts(let request)):
+            (self.hosts, asked, plain, best) = (hosts.isEmpty ? [OriginHost(request)] : hosts, 0, request, nil)
+            return askNextHost()
         case (.terms(let isAllowed), .checkingTerms(let request)):
             guard isAllowed else { return end(.failed(.forbidden(host: host))) }
+            if best != nil, redirects == 0 {
+                state = .waitingForSlot(request)
+                return [.takeSlot(origin)]
+            }
             state = .askingOrigin(request)
             return [.askOrigin(account)]
         case (.origin(let wait), .askingOrigin(let request)):
@@ -218,6 +265,8 @@ package struct TileFill: Sendable {
             return [.takeSlot(origin)]
         case (.slot, .waitingForSlot(let request)):
             hasSlot = true
+            // The leave to ask one of the hosts is for all of them.
+            if best != nil, redirects == 0 { return send(request) }
             state = .askingLeave(request)
             return [.askLeave(account)]
         case (.leave(let leave), .askingLeave(let request)):
@@ -226,7 +275,8 @@ package struct TileFill: Sendable {
             return send(request)
         case (.answer(let response, let bytes, let requestedAt), .sent(let request)):
             return answer(response, bytes, request, requestedAt, now)
-        case (.noAnswer(let setback, let mayPass), .sent): return fail(.noAnswer(setback, mayPass: mayPass))
+        case (.noAnswer(let none), .sent): return failAtHost(.noAnswer(none))
+        case (.rest(let rest), .askingRest(let failure)): return fail(failure.with(retryAfter: max(rest, .seconds(1))))
         case (.checked(let objection), .checking(let request, let response, let requestedAt)):
             if let objection { return fail(.unusable(.body, objection, host: host)) }
             return keep(response, isAbsence: false, request, requestedAt, now)
@@ -259,10 +309,27 @@ package struct TileFill: Sendable {
             request.headerFields[.ifNoneMatch] = stored.etag
             request.headerFields[.ifModifiedSince] = stored.lastModified.map { HTTPDate($0).description }
         }
-        first = request.hostAndPort
         redirects = 0
+        guard group != nil else {
+            first = request.hostAndPort
+            return approach(request)
+        }
+        state = .orderingHosts(request)
+        return [.orderHosts(OriginHost(request))]
+    }
+
+    /// Sends the request to the next of the hosts that stand for one another.
+    private mutating func askNextHost() -> [Action] {
+        var request = plain
+        request.scheme = hosts[asked].scheme
+        request.authority = hosts[asked].authority
+        asked += 1
+        first = request.hostAndPort
         return approach(request)
     }
+
+    /// The host that is asked, where several stand for one another and no redirect has led away.
+    private var mirror: OriginHost? { redirects == 0 && asked > 0 ? hosts[asked - 1] : nil }
 
     /// Goes to a host: by its terms, its failures and its limits.
     private mutating func approach(_ request: HTTPRequest) -> [Action] {
@@ -274,12 +341,26 @@ package struct TileFill: Sendable {
 
     private mutating func send(_ request: HTTPRequest) -> [Action] {
         state = .sent(request)
-        return [.send(request, redirectedFrom: host == first ? nil : first)]
+        let share = mirror == nil || hosts.count == 1 ? nil : hosts.count - asked + 1
+        return [.send(request, redirectedFrom: host == first ? nil : first, share: share)]
     }
 
     // MARK: The answer
 
     private mutating func answer(
+        _ response: HTTPResponse, _ bytes: Int, _ request: HTTPRequest, _ requestedAt: HTTPDate, _ now: HTTPDate
+    ) -> [Action] {
+        let status = response.status.code
+        if status >= 500 || status == 429, mirror != nil {
+            return failAtHost(.status(status, host: host, retryAfter: retryAfter(response.headerFields, now: now)))
+        }
+        return noteAnswer() + judge(response, bytes, request, requestedAt, now)
+    }
+
+    /// The host has answered: it is no longer one that is asked last.
+    private func noteAnswer() -> [Action] { mirror.map { [.noteHost($0, failed: false, pause: nil)] } ?? [] }
+
+    private mutating func judge(
         _ response: HTTPResponse, _ bytes: Int, _ request: HTTPRequest, _ requestedAt: HTTPDate, _ now: HTTPDate
     ) -> [Action] {
         let status = response.status.code
@@ -363,6 +444,26 @@ package struct TileFill: Sendable {
 
     // MARK: Failures
 
+    /// A host has failed: the next one is asked, if there is one that stands for it.
+    private mutating func failAtHost(_ failure: Failure) -> [Action] {
+        guard let mirror else { return fail(failure) }
+        var actions: [Action] = []
+        let setback = failure.setback
+        if setback.blame != .unasked { actions = [.noteHost(mirror, failed: true, pause: setback.retryAfter)] }
+        let isAnswered = if case .status = best { true } else { false }
+        if case .noAnswer = failure, isAnswered || best != nil && failure.isOutOfTime {} else { best = failure }
+        guard asked < hosts.count, !failure.isOutOfTime else {
+            let last = best ?? failure
+            guard case .status(_, _, .some) = last, hosts.count > 1 else { return actions + fail(last) }
+            // What one of them has asked for is noted. Together they can be asked again when the first of them has rested.
+            state = .askingRest(last)
+            return actions + [.askRest(hosts)]
+        }
+        let slot: [Action] = hasSlot ? [.giveSlot] : []
+        hasSlot = false
+        return actions + slot + [.countFailover] + askNextHost()
+    }
+
     /// A question that was sent has failed.
     private mutating func fail(_ failure: Failure) -> [Action] {
         isProbe = false
@@ -398,9 +499,23 @@ extension TileFill.Failure {
     package var mayPass: Bool {
         switch self {
         case .waiting, .hook, .forbidden: false
-        case .noAnswer(_, let mayPass): mayPass
+        case .noAnswer(let none): none.mayPass
         case .status(let status, _, _): [429, 500, 502, 503, 504].contains(status)
         case .unusable(let objection, _, _): objection == .incomplete
+        }
+    }
+
+    /// Whether there was no time left to ask at all.
+    fileprivate var isOutOfTime: Bool {
+        if case .noAnswer(let none) = self { none.isTimeout && none.setback.blame == .unasked } else { false }
+    }
+
+    /// The same, but of hosts that want to be left alone for so long.
+    fileprivate func with(retryAfter: Duration) -> TileFill.Failure {
+        if case .status(let status, let host, _) = self {
+            .status(status, host: host, retryAfter: retryAfter)
+        } else {
+            self
         }
     }
 
@@ -409,7 +524,7 @@ extension TileFill.Failure {
         switch self {
         case .waiting(_, let failure): OriginSetback(.none, failure)
         case .hook: OriginSetback(.none, .unreachable)
-        case .noAnswer(let setback, _): setback
+        case .noAnswer(let none): none.setback
         case .status(let status, _, let retryAfter):
             OriginSetback(
                 status == 429 ? .overloaded : status >= 500 ? .error : .none, .status(status),
@@ -417,6 +532,39 @@ extension TileFill.Failure {
         // An answer that is no tile, whatever its status says.
         case .forbidden, .unusable: OriginSetback(.none, .status(200))
         }
+    }
+}
+
+/// A server by scheme and authority.
+package struct OriginHost: Hashable, Sendable {
+    package var scheme: String
+    package var authority: String
+
+    package init(scheme: String, authority: String) {
+        self.scheme = scheme
+        self.authority = authority
+    }
+
+    /// Reads `https://b.example:81`.
+    package init?(_ url: String) {
+        guard let mark = url.firstRange(of: "://") else { return nil }
+        self.init(scheme: String(url[..<mark.lowerBound]), authority: String(url[mark.upperBound...]))
+    }
+
+    /// The server that a request goes to.
+    package init(_ request: HTTPRequest) {
+        self.init(scheme: request.scheme ?? "https", authority: request.authority ?? "")
+    }
+
+    /// The host without its port, and without the brackets of an IPv6 address.
+    package var name: String {
+        var name = authority.lastIndex(of: "@").map { authority[authority.index(after: $0)...] } ?? authority[...]
+        if name.hasPrefix("[") {
+            name = name.dropFirst().prefix { $0 != "]" }
+        } else if let colon = name.lastIndex(of: ":") {
+            name = name[..<colon]
+        }
+        return name.lowercased()
     }
 }
 

@@ -22,6 +22,13 @@ package final class LoopTime {
     /// The time of day.
     package var now: HTTPDate { clock() }
 
+    /// The time of day so many nanoseconds ago, to the nearest second before now.
+    ///
+    /// The clock shows whole seconds: what took milliseconds must not look a second old because the clock ticked meanwhile.
+    package func ago(nanoseconds: UInt64) -> HTTPDate {
+        now.adding(seconds: -Int64(clamping: (nanoseconds &+ 500_000_000) / 1_000_000_000))
+    }
+
     /// Writes `Date: …` with its line end.
     package func writeDate(into buffer: inout ByteBuffer) {
         let now = clock()

@@ -80,9 +80,9 @@ public final class TileCache: Sendable {
         slots = OriginSlots(
             perOrigin: min(configuration.requestsPerHost, transport.requestsPerHost ?? .max),
             forVisible: configuration.requestsForVisible)
-        flights = SingleFlight(startTask: configuration.startTask)
-        magnifications = SingleFlight(startTask: configuration.startTask)
-        held = HeldTiles(clock: clock)
+        flights = SingleFlight()
+        magnifications = SingleFlight()
+        held = HeldTiles(ticks: clock.ticks)
         health = OriginHealth(.tiles(configuration.backoff), ticks: clock.ticks, random: clock.random)
         resources = ResourceParts(isShared: configuration.isShared)
         userAgent = configuration.userAgent ?? UserAgent.standard

@@ -1,4 +1,4 @@
-package import CacheEngine
+import CacheEngine
 public import TileStore
 
 /// How a cache is opened, and how it treats servers.
@@ -41,8 +41,6 @@ public struct TileCacheConfiguration: Sendable {
     public var magnifierThreads = 2
 
     package var isShared = false
-    /// For a server that wants fetches to run where their askers do.
-    package var startTask: TaskStarter = { Task(priority: $0, operation: $1) }
 
     /// The defaults.
     public init() {}

@@ -35,7 +35,8 @@ final class Parts: Sendable {
         transport = OriginTransport(
             group: group, connectionsPerHost: configuration.limits.requestsPerHost, tls: tls)
         tiles = TileService(
-            table, store: store, base: transport, statistics: statistics, configuration: configuration, logger: logger)
+            table, store: store, origins: transport, statistics: statistics, configuration: configuration,
+            logger: logger)
         admin = AdminService(
             tiles: tiles, figures: CacheFigures(store: store), statistics: statistics, configuration: configuration)
         var settings = GenericSettings()
@@ -111,11 +112,16 @@ final class Parts: Sendable {
         }
     }
 
-    /// Waits for what is under way, and closes everything but the store.
+    /// Waits for what is under way, and closes everything, the store at last.
+    ///
+    /// Blocks at its end.
     func shutdown() async throws {
         try await generic.shutdown()
-        await transport.shutdown()
         await admin.figures.shutdown()
+        let closed: Result<Void, any Error>
+        do { closed = .success(try await tiles.shutdown()) } catch { closed = .failure(error) }
+        await transport.shutdown()
+        try closed.get()
     }
 }
 
@@ -177,7 +183,7 @@ final class Reloader: Sendable {
 
     private func changeLimits(_ new: ProxyConfiguration, _ old: ProxyConfiguration) {
         guard new.capacity != old.capacity || new.entries != old.entries else { return }
-        do { try new.setLimits(of: parts.tiles.cache.store, logger) } catch {
+        do { try new.setLimits(of: parts.tiles.store, logger) } catch {
             logger.error("the limits could not be set", metadata: ["error": "\(error)"])
         }
     }

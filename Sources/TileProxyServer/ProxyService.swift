@@ -76,8 +76,7 @@ package struct ProxyService: Sendable {
         logger.notice("stopping")
         parts.admin.isStopping()
         try await running.shutdown()
-        try await parts.shutdown()
-        do { try parts.tiles.cache.close() } catch let error as StoreError {
+        do { try await parts.shutdown() } catch let error as StoreError {
             throw Failure(status: 74, message: error.message)
         }
         try await group.shutdownGracefully()

@@ -48,6 +48,8 @@ extension FillEnd {
         case .error(let status): "error \(status)"
         case .alone: "alone"
         case .again: "again"
+        case .tile(let news): "tile \(news.source)"
+        case .noTile: "no tile"
         }
     }
 }

@@ -18,9 +18,12 @@ extension TileFill.Action {
         case .giveSlot: "give slot"
         case .askLeave(let host): "leave of \(host)?"
         case .abandonProbe(let host): "abandon probe of \(host)"
-        case .send(let request, let first):
-            "send \(request.path ?? "")" + (request.headerFields[.ifNoneMatch].map { " if not \($0)" } ?? "")
-                + (first.map { " from \($0)" } ?? "")
+        case .orderHosts(let own): "order hosts after \(own.name)"
+        case .noteHost(let host, let failed, let pause):
+            host.name + (failed ? " rests" : " is well") + (pause.map { " \($0.components.seconds) s" } ?? "")
+        case .countFailover: "next"
+        case .askRest(let hosts): "rest of \(hosts.count)?"
+        case .send(let request, let first, let share): Self.words(request, first, share)
         case .check: "check"
         case .reportClock: "report clock"
         case .store(_, let isAbsence): isAbsence ? "store absence" : "store"
@@ -31,6 +34,14 @@ extension TileFill.Action {
         case .pause(let pause): "pause \(pause.components.seconds) s"
         case .end(let end): "end: " + end.word
         }
+    }
+
+    private static func words(_ request: HTTPRequest, _ first: String?, _ share: Int?) -> String {
+        var words = "send \(request.path ?? "")"
+        if let tag = request.headerFields[.ifNoneMatch] { words += " if not \(tag)" }
+        if let first { words += " from \(first)" }
+        if let share { words += " in 1/\(share)" }
+        return words
     }
 }
 
@@ -62,13 +73,15 @@ struct TileFillTests {
     private static let use = CacheUse(
         tiles: .shared, absent: 3600, staleOnError: 0, storedBodyBytes: 1000, name: "test")
 
-    private static func fill(stored tag: String? = nil, isAbsence: Bool = false, isKept: Bool = true) -> TileFill {
+    private static func fill(
+        stored tag: String? = nil, isAbsence: Bool = false, isKept: Bool = true, group: String? = nil
+    ) -> TileFill {
         let stored = tag.map {
             TileMetadata(
                 response: ResponseFields(), etag: $0, storedAt: Timestamp(now), expires: Timestamp(now))
         }
         return TileFill(
-            use, stored: stored, isAbsence: isAbsence, isKept: isKept, harmless: [.ifNoneMatch])
+            use, stored: stored, isAbsence: isAbsence, isKept: isKept, harmless: [.ifNoneMatch], group: group)
     }
 
     private func run(_ events: [Event]) -> [String] { run(Self.fill(), events) }
@@ -118,17 +131,91 @@ struct TileFillTests {
         #expect(HTTPRequest(method: .get, scheme: scheme, authority: authority, path: "/").originName == name)
     }
 
-    /// Which of a source's hosts has failed is for the transport to know that has them; another source's are another matter.
-    @Test func whereHostsStandForOneAnotherTheyAreJudgedTogether() {
-        let fill = TileFill(
-            Self.use, stored: nil, isAbsence: false, isKept: true, harmless: [], group: "group")
+    // MARK: Hosts that stand for one another
+
+    private static let mirrored = TileFill(
+        use, stored: nil, isAbsence: false, isKept: true, harmless: [], group: "group")
+    private static let hosts = [
+        OriginHost(scheme: "https", authority: "a"), OriginHost(scheme: "http", authority: "b:81"),
+        OriginHost(scheme: "https", authority: "c"),
+    ]
+    /// What happens before the request is sent to the first of them, and to a next one.
+    private let sentToFirst: [Event] = [
+        .begin(looksAgain: false), .question(nil, attempts: 1), .prepared(request), .hosts(hosts),
+        .terms(isAllowed: true), .origin(nil), .slot, .leave(.ask),
+    ]
+    private let sentToNext: [Event] = [.terms(isAllowed: true), .slot]
+
+    @Test func aHostThatFailsIsFollowedByTheNextAndEachHasItsShareOfTheTime() {
+        let none = Event.noAnswer(TileFill.NoAnswer(OriginSetback(.silent, .unreachable), mayPass: true))
         #expect(
-            run(fill, sent + [answer(503)]) == [
-                "tile?", "prepare", "terms of a?", "group?", "slot of a", "leave of group?", "send /1",
-                "group failed: error, give slot, tile?",
+            run(
+                Self.mirrored,
+                sentToFirst + [none] + sentToNext + [answer(503, [.retryAfter: "9"])] + sentToNext + [
+                    answer(200), .checked(objection: nil), .stored,
+                ]
+            ).dropFirst(2) == [
+                "order hosts after a", "terms of a?", "group?", "slot of a", "leave of group?", "send /1 in 1/3",
+                "a rests, give slot, next, terms of b:81?", "slot of b:81", "send /1 in 1/2",
+                "b rests 9 s, give slot, next, terms of c?", "slot of c", "send /1 in 1/1",
+                "c is well, check", "store", "group is there, tile too, give slot, end: tile kept",
             ])
-        let elsewhere = run(fill, sent + [answer(302, [.location: "https://b/2"]), .terms(isAllowed: true)])
-        #expect(elsewhere.last == "b?", "where a redirect leads is no part of it")
+    }
+
+    /// An error page with its `Retry-After` says more than a connection that was refused after it.
+    ///
+    /// Together they can be asked again when the first of them has rested.
+    @Test func whereAllHostsFailAnAnswerSaysMoreThanNone() {
+        let none = Event.noAnswer(TileFill.NoAnswer(OriginSetback(.silent, .unreachable), mayPass: true))
+        let failing = sentToFirst + [answer(429, [.retryAfter: "60"])] + sentToNext + [none] + sentToNext + [none]
+        #expect(run(Self.mirrored, failing).last == "c rests, rest of 3?")
+        #expect(
+            run(Self.mirrored, failing + [.rest(.seconds(2)), .question(nil, attempts: 1)]).suffix(2)
+                == ["group failed: overloaded, give slot, tile?", "end: status 429"])
+        let silent = sentToFirst + [none] + sentToNext + [none] + sentToNext + [none]
+        #expect(run(Self.mirrored, silent).last == "c rests, group failed: silent, give slot, tile?")
+        var fill = Self.mirrored
+        let waits = (failing + [.rest(.zero)]).flatMap { fill.on($0, at: Self.now, ticks: 0) }
+        let judged = waits.compactMap { action -> Duration? in
+            if case .judge(_, .failed(let setback), _) = action { setback.retryAfter } else { nil }
+        }
+        #expect(judged == [.seconds(1)], "never at once")
+    }
+
+    @Test func whereNoTimeIsLeftTheOthersAreNotAskedAndNotBlamed() {
+        let none = Event.noAnswer(TileFill.NoAnswer(OriginSetback(.silent, .unreachable), mayPass: true))
+        let late = Event.noAnswer(
+            TileFill.NoAnswer(OriginSetback(.unasked, .unreachable), mayPass: true, isTimeout: true))
+        #expect(
+            run(Self.mirrored, sentToFirst + [none] + sentToNext + [late]).last
+                == "group failed: silent, give slot, tile?")
+        // One that is not asked for another reason is passed over, and not blamed.
+        let full = Event.noAnswer(TileFill.NoAnswer(OriginSetback(.unasked, .unreachable), mayPass: true))
+        #expect(run(Self.mirrored, sentToFirst + [full]).last == "give slot, next, terms of b:81?")
+    }
+
+    /// A redirect is part of the answer of the host that gave it: it is followed from there, and is nobody's mirror.
+    @Test func aRedirectOfAMirrorIsFollowedFromTheMirror() {
+        let toB = sentToFirst + [answer(503)] + sentToNext
+        #expect(run(Self.mirrored, toB + [answer(302, [.location: "http://b:81/2"])]).last == "b is well, send /2")
+        #expect(run(Self.mirrored, toB + [answer(302, [.location: "3"])]).last == "b is well, send /3")
+        let away = run(
+            Self.mirrored,
+            toB + [
+                answer(302, [.location: "https://d/2"]), .terms(isAllowed: true), .origin(nil), .slot, .leave(.ask),
+                answer(503),
+            ])
+        #expect(
+            away.suffix(6) == [
+                "b is well, group is there, give slot, terms of d?", "d?", "slot of d", "leave of d?",
+                "send /2 from b:81", "d failed: error, give slot, tile?",
+            ])
+        var fill = Self.mirrored
+        let events = toB + [answer(302, [.location: "http://b:81/2"])]
+        let sent = events.flatMap { fill.on($0, at: Self.now, ticks: 0) }.compactMap { action -> String? in
+            if case .send(let request, _, _) = action { request.headerFields[.authorization] } else { nil }
+        }
+        #expect(sent == ["x", "x", "x"], "to itself it keeps what the source sends")
     }
 
     @Test func whatIsNotWholeOrTooMuchIsNotChecked() {
@@ -246,11 +333,16 @@ struct TileFillTests {
         case .checkTerms: return .terms(isAllowed: !random.oneIn(10))
         case .askOrigin: return .origin(random.oneIn(10) ? wait : nil)
         case .takeSlot: return .slot
+        case .orderHosts: return .hosts(Array(hosts.prefix(random.below(4))))
+        case .askRest: return .rest(.seconds(random.below(3)))
         case .askLeave:
             return .leave(random.pick([.ask, .ask, .probe, .wait(.unreachable, until: 5)]))
         case .send:
-            let setback = OriginSetback(random.pick([.silent, .none]), .unreachable)
-            if random.oneIn(6) { return .noAnswer(setback, mayPass: random.oneIn(2)) }
+            let setback = OriginSetback(random.pick([.silent, .none, .unasked]), .unreachable)
+            if random.oneIn(6) {
+                return .noAnswer(
+                    TileFill.NoAnswer(setback, mayPass: random.oneIn(2), isTimeout: random.oneIn(2)))
+            }
             var fields: HTTPFields = [.cacheControl: random.pick(["max-age=60", "no-store", "no-cache"])]
             fields[.location] = random.pick(["https://b/2", "/3", "ftp://c", "https://a/4"])
             if random.oneIn(4) { fields[.eTag] = random.pick(["\"1\"", "\"2\""]) }
@@ -262,15 +354,17 @@ struct TileFillTests {
         case .check: return .checked(objection: random.oneIn(4) ? "a page" : nil)
         case .store, .update: return .stored
         case .pause: return .paused
-        case .giveSlot, .abandonProbe, .reportClock, .forgetHeld, .judge, .end: return nil
+        case .giveSlot, .abandonProbe, .reportClock, .forgetHeld, .judge, .noteHost, .countFailover, .end: return nil
         }
     }
 
     /// What is wrong with one run; `nil` if nothing is.
     private static func violation(_ seed: UInt64) -> String? {
         var random = SplitMix64(seed: seed)
+        let isMirrored = random.oneIn(2)
         var fill = fill(
-            stored: random.oneIn(2) ? "\"1\"" : nil, isAbsence: random.oneIn(4), isKept: !random.oneIn(4))
+            stored: random.oneIn(2) ? "\"1\"" : nil, isAbsence: random.oneIn(4), isKept: !random.oneIn(4),
+            group: isMirrored ? "group" : nil)
         var event: Event? = .begin(looksAgain: random.oneIn(2))
         var (slots, probes, sends, unjudged, ends, checked) = (0, 0, 0, 0, 0, false)
         for _ in 0..<1000 {
@@ -307,8 +401,8 @@ struct TileFillTests {
         if ends != 1 || !fill.isOver { return "it ended \(ends) times" }
         if slots != 0 { return "\(slots) slots are left" }
         if probes != 0 { return "a probe is left" }
-        // Three attempts, of each one request, its redirects, and once more each without conditions.
-        if sends > 3 * 2 * (Redirect.most + 1) { return "\(sends) requests" }
+        // Three attempts, of each one request, its redirects, and once more each without conditions; a mirror more.
+        if sends > 3 * (2 * (Redirect.most + 1) + (isMirrored ? 4 : 0)) { return "\(sends) requests" }
         return nil
     }
 

@@ -1,11 +1,11 @@
-import CacheEngine
+package import CacheEngine
 import HTTPCaching
-import TileStore
+package import TileStore
 
 /// A fetch that brought nothing: what to tell the caller, and what it means for the next one.
-struct FetchFailure: Error, Sendable {
+package struct FetchFailure: Error, Sendable {
     /// What the caller is told if nothing in the cache can help.
-    var error: TileCacheError
+    package var error: TileCacheError
     /// What it means for stale tiles.
     var failure: OriginFailure
     /// Whether asking again soon makes sense.
@@ -25,7 +25,7 @@ extension FetchFailure {
     /// - Parameters:
     ///   - known: What only the one who carries it out knows: the hook's error, the transport's, the terms'.
     ///   - now: In ticks.
-    init(_ failure: TileFill.Failure, key: TileKey, known: TileCacheError?, now: UInt64) {
+    package init(_ failure: TileFill.Failure, key: TileKey, known: TileCacheError?, now: UInt64) {
         let setback = failure.setback
         self.init(
             error: known ?? TileCacheError(.noAnswer, "\(key): there is no answer", key: key),
@@ -62,13 +62,12 @@ extension TransportError {
     /// Whether an answer came that the transport does not take.
     private var isAnswer: Bool { code == .bodyTooLarge || code == .headTooLarge || code == .unsupported }
 
-    /// Whether asking again soon makes sense.
-    var mayPass: Bool { !isAnswer && code != .nameNotFound }
-
     /// What it says about the host and the tile.
-    var setback: OriginSetback {
+    package var meaning: TileFill.NoAnswer {
         let blame: OriginSetback.Blame = isUnasked ? .unasked : isAnswer || code == .truncated ? .none : .silent
-        return OriginSetback(blame, isAnswer ? .refused : .unreachable)
+        return TileFill.NoAnswer(
+            OriginSetback(blame, isAnswer ? .refused : .unreachable), mayPass: !isAnswer && code != .nameNotFound,
+            isTimeout: code == .timeout)
     }
 }
 

@@ -52,21 +52,9 @@ extension TileCache {
         return tile
     }
 
-    private var kind: CacheKind { configuration.isShared ? .shared : .private }
-
     /// The use of the engine for a source's tiles.
     func use(_ source: TileSource) -> CacheUse {
-        let rules = source.lifetimes
-        let policy = CachePolicy(
-            kind: kind, defaultLifetime: Int(clamping: rules.unstated.components.seconds),
-            minimumLifetime: rules.minimum.map { Int(clamping: $0.components.seconds) },
-            overridesOrigin: rules.overridesServer)
-        var use = CacheUse(
-            tiles: policy, absent: Int(clamping: rules.absent.components.seconds),
-            staleOnError: Int(clamping: rules.staleOnError.components.seconds),
-            storedBodyBytes: source.bodyLimit, name: "swift-tile-cache")
-        use.servesStaleAlways = source.offlineUse == .always
-        return use
+        source.use(configuration.isShared ? .shared : .private, name: "swift-tile-cache")
     }
 }
 
@@ -97,7 +85,7 @@ private struct FetchRun {
         fill = TileFill(
             cache.use(order.source), stored: order.stored?.entry.metadata,
             isAbsence: order.stored.map { $0.data == nil } ?? false, isKept: order.mode != .serverOnly,
-            harmless: HTTPField.Name.harmless, group: order.source.hostGroup)
+            harmless: .harmless)
     }
 
     mutating func outcome() async throws -> CachedTile {
@@ -140,7 +128,11 @@ private struct FetchRun {
             if cache.flights.isClosed { throw CancellationError() }
             return .leave(cache.health.leave(for: host))
         case .giveSlot, .abandonProbe: clear(action)
-        case .send(let request, let first): return try await send(request, redirectedFrom: first)
+        // A source of the library has one host; mirrors are the proxy's.
+        case .orderHosts(let own): return .hosts([own])
+        case .noteHost, .countFailover: break
+        case .askRest: return .rest(.zero)
+        case .send(let request, let first, _): return try await send(request, isRedirected: first != nil)
         case .check(let head):
             let objection = order.source.kind.objection(
                 to: answer.body, mediaType: head.headerFields[.contentType],
@@ -150,10 +142,11 @@ private struct FetchRun {
             guard let report = cache.configuration.onEvent, cache.health.reportsClock(of: host) else { return nil }
             report(.dateInFuture(order.key, host: host, seconds: ahead))
         case .store(let record, let isAbsence):
-            await store(isAbsence ? nil : answer.body, record.intent.metadata)
+            try await carryOut(.put(isAbsence ? nil : answer.body, record.intent.metadata))
             return .stored
         case .update(let record):
-            await update(record)
+            guard let stored = order.stored else { return .stored }
+            try await carryOut(.update(Candidate(stored), record, isHeld: order.isHeld))
             return .stored
         case .forgetHeld: cache.held.remove(order.key)
         case .judge(let host, let judgement, let isSettled):
@@ -203,26 +196,15 @@ private struct FetchRun {
 
     private mutating func prepare() async throws -> TileFill.Event {
         let source = order.source
-        var fields = HTTPFields()
-        fields[.userAgent] = cache.userAgent
-        fields[.accept] = source.kind.accept
-        fields[.acceptEncoding] = source.kind.acceptEncoding
-        for name in Set(source.headers.map(\.name)) { fields[values: name] = source.headers[values: name] }
-        var request = HTTPRequest(
-            method: .get, scheme: place.scheme.rawValue, authority: place.authority, path: place.path,
-            headerFields: fields)
+        var request = place.request(source.requestFields(userAgent: cache.userAgent))
         guard let hook = source.prepare else { return .prepared(request) }
         // The hook may change the request for as long as a request may take.
         do {
-            if source.prepareNeverSuspends {
-                try await hook(&request, order.key)
-            } else {
-                let (plain, key) = (request, order.key)
-                request = try await withDeadline(source.timeout, cache.clock) {
-                    var request = plain
-                    try await hook(&request, key)
-                    return request
-                }
+            let (plain, key) = (request, order.key)
+            request = try await withDeadline(source.timeout, cache.clock) {
+                var request = plain
+                try await hook(&request, key)
+                return request
             }
             return .prepared(request)
         } catch {
@@ -243,7 +225,7 @@ private struct FetchRun {
         return error == nil
     }
 
-    private mutating func send(_ request: HTTPRequest, redirectedFrom first: String?) async throws -> TileFill.Event {
+    private mutating func send(_ request: HTTPRequest, isRedirected: Bool) async throws -> TileFill.Event {
         (sentAt, host) = (cache.clock.ticks(), request.hostAndPort)
         let requestedAt = HTTPDate(cache.clock.now())
         order.meter?.sent()
@@ -251,13 +233,13 @@ private struct FetchRun {
             var outgoing = TransportRequest(
                 head: request, bodyLimit: order.source.bodyLimit,
                 timeout: max(order.source.timeout, ticket.terms.timeout))
-            outgoing.redirect = first.map { RedirectOrigin(authority: $0, source: order.source.name) }
+            outgoing.isRedirected = isRedirected
             answer = try await cache.transport.send(outgoing)
         } catch {
             // Whatever the transport makes of being cancelled, it says nothing about the host.
             if Task.isCancelled { throw CancellationError() }
             self.error = TileCacheError(.noAnswer, "\(order.key): \(error.message)", key: order.key, cause: error)
-            return .noAnswer(error.setback, mayPass: error.mayPass)
+            return .noAnswer(error.meaning)
         }
         order.meter?.received(answer.body.count)
         return .answer(answer.head, bytes: answer.body.count, requestedAt: requestedAt)
@@ -265,53 +247,15 @@ private struct FetchRun {
 
     // MARK: The store
 
-    private mutating func store(_ body: Data?, _ metadata: TileMetadata) async {
-        let (store, key) = (cache.store, order.key)
-        do {
-            let put = try await cache.pool.run { try store.put(body, for: key, metadata: metadata) }
-            if put == .largerThanCapacity {
-                throw StoreError(
-                    .invalidValue,
-                    "\(key) has \(body?.count ?? 0) bytes, more than the cache's whole capacity; raise it")
-            }
-            cache.held.remove(key)
-        } catch {
-            cache.held.hold(body, key, metadata)
-            notStored = error
-            cache.configuration.onEvent?(.notStored(key, error))
-        }
-    }
-
-    /// Brings what is stored up to date after the server has said that it still holds.
-    private mutating func update(_ record: AnswerRecord) async {
-        guard let stored = order.stored else { return }
-        let (store, key, isHeld, isStorable) = (cache.store, order.key, order.isHeld, record.isStorable)
-        let (version, metadata) = (EntryVersion(stored.entry), record.intent.metadata)
-        do {
-            let current = try await cache.pool.run { () -> StoredTile? in
-                guard isStorable else {
-                    // It still holds, but is not to be kept any longer. A region's tile stays as it is: it was stored
-                    // when that was allowed, and somebody relies on it.
-                    _ = try store.remove([key], includingPinned: false)
-                    return nil
-                }
-                if !isHeld {
-                    if try store.refresh(key, from: version, metadata: metadata) { return nil }
-                    if let current = try store.read(key) { return current }
-                }
-                // Evicted or removed meanwhile; its bytes are still at hand, and good.
-                try store.put(stored.data, for: key, metadata: metadata)
-                return nil
-            }
-            cache.held.remove(key)
-            // Somebody stored another tile since: that one counts.
-            found = current.map { CachedTile($0, origin: .revalidated) }
-            if !isStorable, try store.entry(for: key) == nil { notStored = forbidsStoring(host) }
-        } catch {
-            if isStorable { cache.held.hold(stored.data, key, metadata) }
-            notStored = error
-            cache.configuration.onEvent?(.notStored(key, error))
-        }
+    private mutating func carryOut(_ job: TileJob) async throws {
+        let (store, held, key) = (cache.store, cache.held, order.key)
+        let outcome = try await cache.pool.run { job.perform(key, store, held) }
+        // Somebody stored another tile since: that one counts.
+        found = outcome.current.map { CachedTile($0, origin: .revalidated) }
+        if outcome.isGone { notStored = forbidsStoring(host) }
+        guard let failure = outcome.failure else { return }
+        notStored = failure
+        cache.configuration.onEvent?(.notStored(key, failure))
     }
 
     private func forbidsStoring(_ host: String) -> TileCacheError {
@@ -344,11 +288,4 @@ private struct FetchRun {
         case .cancelled: throw CancellationError()
         }
     }
-}
-
-extension HTTPField.Name {
-    /// What any server may see: nothing of a source's own.
-    fileprivate static let harmless: Set<HTTPField.Name> = [
-        .userAgent, .accept, .acceptEncoding, .ifNoneMatch, .ifModifiedSince,
-    ]
 }

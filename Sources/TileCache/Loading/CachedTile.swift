@@ -88,7 +88,7 @@ public struct CachedTile: Sendable {
 
     /// Bytes with what is stored about them.
     @inline(__always)
-    init(key: TileKey, data: Data?, _ metadata: TileMetadata, origin: TileOrigin) {
+    package init(key: TileKey, data: Data?, _ metadata: TileMetadata, origin: TileOrigin) {
         self.init(
             key: key, data: data, status: metadata.response.status, mediaType: metadata.response.mediaType,
             contentEncoding: metadata.response.contentEncoding, etag: metadata.etag,

@@ -47,12 +47,14 @@ extension TileCache {
     /// What was made is stored beside the tiles, under `source:overzoom/z/x/y`, with the digest of the ancestor's bytes in
     /// its entity tag. It is used only while that is what the ancestor has: a changed ancestor makes it a miss. It is as
     /// fresh as its ancestor, and is not stored where the ancestor is not.
+    /// - Parameter exact: How a server gets a tile of its source; `nil` for the cache's own way.
     /// - Returns: `nil` only with ``LoadMode/cacheOnly``.
     /// - Throws: As ``tile(_:_:mode:priority:)``; ``TileCacheError/Code/outOfBounds`` for a tile too far past the source's
     ///   last zoom, ``TileCacheError/Code/badBody`` if no picture can be made of any ancestor, with the magnifier's error for
     ///   the nearest one as its cause.
     package func overzoomedTile(
-        _ source: TileSource, _ key: TileKey, mode: LoadMode, priority: FetchPriority = .visible
+        _ source: TileSource, _ key: TileKey, mode: LoadMode, priority: FetchPriority = .visible,
+        exact: ((TileKey) async throws -> CachedTile?)? = nil
     ) async throws -> OverzoomedTile? {
         guard let tile = key.tile, key.source == source.name, source.servedZooms.contains(tile.z) else {
             throw TileCacheError(
@@ -75,8 +77,12 @@ extension TileCache {
             let ancestor: CachedTile?
             do {
                 // Once a server has failed, only what is here already can help.
-                ancestor = try await exactTile(
-                    source, ancestorKey, mode: failure == nil ? mode : .cacheOnly, priority: priority)
+                if let exact, failure == nil {
+                    ancestor = try await exact(ancestorKey)
+                } else {
+                    ancestor = try await exactTile(
+                        source, ancestorKey, mode: failure == nil ? mode : .cacheOnly, priority: priority)
+                }
             } catch let error as TileCacheError where error.code == .badBody {
                 // About this tile alone: the server may well have a sound one above it.
                 damage = damage ?? (error, clock.now())

@@ -80,7 +80,7 @@ final class ResourceFill {
         // Where the cache is closed already, it begins with its end.
         let number = cache.resources.drivers.began { inbox.close() }
         if number == nil { inbox.close() }
-        _ = cache.configuration.startTask(owner == nil ? .utility : .medium) {
+        Task(priority: owner == nil ? .utility : .medium) {
             let fill = ResourceFill(cache, resource, forwarding, ticket, owner: owner, isProbe: isProbe, inbox)
             await fill.run(looksAgain: looksAgain)
             if let number { cache.resources.drivers.isOver(number) }
@@ -199,7 +199,7 @@ final class ResourceFill {
     private func asOfTiles(_ judgement: OriginHealth.Judgement) -> OriginHealth.Judgement {
         guard case .failed(var setback) = judgement else { return judgement }
         if let failure = error as? TransportError {
-            setback = failure.setback
+            setback = failure.meaning.setback
         } else if setback.blame == .silent {
             // 502, 503 and 504 are answers of a host that is up.
             setback.blame = .error

@@ -49,7 +49,7 @@ extension TileKind {
     /// Bytes decide, not the media type: servers label PNG as JPEG, and error pages as anything. A type that says HTML is
     /// believed, though, since nobody labels a tile so.
     /// - Parameter isWhole: Whether to look into gzip, and whether a picture breaks off, too.
-    func objection(
+    package func objection(
         to body: Data, mediaType: String?, contentEncoding: String?, isWhole: Bool = true
     ) -> String? {
         if body.isEmpty { return "an empty body" }

@@ -1,3 +1,5 @@
+package import CacheEngine
+package import HTTPCaching
 public import HTTPTypes
 public import TileStore
 
@@ -34,10 +36,6 @@ public struct TileSource: Sendable {
     public var headers = HTTPFields()
     /// The hook for what differs from request to request.
     public var prepare: RequestHook?
-    /// Whether ``prepare`` is known to return at once, so that nothing needs to watch over its time.
-    package var prepareNeverSuspends = false
-    /// The name under which failures are noted, where the transport has other hosts to ask instead of the template's.
-    package var hostGroup: String?
     /// Lifetimes where the server leaves them open.
     public var lifetimes = LifetimeRules()
     /// What holds when the server cannot be asked.
@@ -122,6 +120,37 @@ public struct TileSource: Sendable {
             throw TileCacheError(
                 .outOfBounds, "source \(name) has zooms \(zooms.lowerBound) to \(zooms.upperBound), not \(tile.z)")
         }
+    }
+}
+
+extension TileSource {
+    /// The use of the engine for its tiles.
+    package func use(_ kind: CacheKind, name: String) -> CacheUse {
+        let policy = CachePolicy(
+            kind: kind, defaultLifetime: Int(clamping: lifetimes.unstated.components.seconds),
+            minimumLifetime: lifetimes.minimum.map { Int(clamping: $0.components.seconds) },
+            overridesOrigin: lifetimes.overridesServer)
+        var use = CacheUse(
+            tiles: policy, absent: Int(clamping: lifetimes.absent.components.seconds),
+            staleOnError: Int(clamping: lifetimes.staleOnError.components.seconds), storedBodyBytes: bodyLimit,
+            name: name)
+        use.servesStaleAlways = offlineUse == .always
+        return use
+    }
+
+    /// The fields of every request to its server.
+    package func requestFields(userAgent: String) -> HTTPFields {
+        var fields = HTTPFields()
+        fields[.userAgent] = userAgent
+        fields[.accept] = kind.accept
+        fields[.acceptEncoding] = kind.acceptEncoding
+        for name in Set(headers.map(\.name)) { fields[values: name] = headers[values: name] }
+        return fields
+    }
+
+    /// The request for one of its tiles.
+    package func request(for tile: TileAddress, _ fields: HTTPFields) -> HTTPRequest {
+        template.url(for: tile).request(fields)
     }
 }
 

@@ -1,3 +1,5 @@
+import HTTPTypes
+
 /// Where a tile is got from, in the parts that a request has.
 ///
 /// Path and query may hold secrets: neither `description` nor a mirror shows them. Ask for ``text`` to have them.
@@ -21,6 +23,13 @@ public struct TileURL: Hashable, Sendable {
 
     /// The whole URL, secrets included; for a file its path.
     public var text: String { scheme == .file ? path : "\(scheme.rawValue)://\(authority)\(path)" }
+}
+
+extension TileURL {
+    /// The request for it, with some fields.
+    func request(_ fields: HTTPFields) -> HTTPRequest {
+        HTTPRequest(method: .get, scheme: scheme.rawValue, authority: authority, path: path, headerFields: fields)
+    }
 }
 
 extension TileURL: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {

@@ -1,5 +1,4 @@
 public import HTTPTypes
-package import TileStore
 
 #if canImport(FoundationEssentials)
 public import FoundationEssentials
@@ -51,29 +50,16 @@ public struct TransportRequest: Sendable {
     public var bodyLimit: Int
     /// How long the whole exchange may take.
     public var timeout: Duration
-    /// Set where a server's redirect led to another host: who is behind it.
+    /// Whether a server's redirect has led to this host.
     ///
-    /// A server within a network can refuse by this to be led to its neighbours.
-    package var redirect: RedirectOrigin?
+    /// Who stands within a network can refuse by this to be led to its neighbours.
+    package var isRedirected = false
 
     /// Describes a request.
     public init(head: HTTPRequest, bodyLimit: Int = 32 << 20, timeout: Duration = .seconds(30)) {
         self.head = head
         self.bodyLimit = bodyLimit
         self.timeout = timeout
-    }
-}
-
-/// Where a request was sent before it was redirected to another host.
-package struct RedirectOrigin: Hashable, Sendable {
-    /// The host and port that the source names.
-    package let authority: String
-    /// The source whose tile it is about.
-    package let source: SourceName
-
-    package init(authority: String, source: SourceName) {
-        self.authority = authority
-        self.source = source
     }
 }
 

@@ -93,7 +93,7 @@ package final class AdminResponder {
 
     private func health(_ exchange: Exchange) {
         let isStopping = service.isGoingDown
-        let isReadOnly = service.tiles.cache.store.isReadOnly
+        let isReadOnly = service.tiles.store.isReadOnly
         let text = "{\"status\":\"\(isStopping ? "stopping" : "ok")\",\"readOnly\":\(isReadOnly)}\n"
         reply(exchange, isStopping ? 503 : 200, "application/json", text)
     }
@@ -145,7 +145,7 @@ package final class AdminResponder {
             return
         }
         do {
-            let states = try TileStates(query, source, store: service.tiles.cache.store, now: time.now)
+            let states = try TileStates(query, source, store: service.tiles.store, now: time.now)
             reply(exchange, 200, "application/json", JSONText.of(states))
         } catch {
             exchange.reply(500, "The cache failed; see the log.")

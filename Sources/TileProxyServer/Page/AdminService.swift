@@ -42,5 +42,5 @@ package final class AdminService: Sendable {
     func isOwn(_ authority: String?) -> Bool { hosts.contains(authority, publicURL: tiles.table.publicURL) }
 
     /// What this process has evicted.
-    var evicted: RemovalReport { tiles.cache.store.evictedHere }
+    var evicted: RemovalReport { tiles.store.evictedHere }
 }

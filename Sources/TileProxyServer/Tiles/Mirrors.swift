@@ -1,4 +1,4 @@
-import HTTPTypes
+import CacheEngine
 import TileStore
 
 /// The mirrors of all sources, and which hosts are asked last because they failed lately.
@@ -6,23 +6,6 @@ import TileStore
 /// A host that fails rests for two seconds, and for twice as long after each further failure, up to a minute. Meanwhile the
 /// others are asked first. After it one request tries it; the others go on as before until it has answered.
 final class Mirrors: Sendable {
-    /// Scheme and authority.
-    struct Host: Hashable, Sendable {
-        var scheme: String
-        var authority: String
-
-        init(scheme: String, authority: String) {
-            self.scheme = scheme
-            self.authority = authority
-        }
-
-        /// Reads `https://b.example:81`.
-        init?(_ url: String) {
-            guard let mark = url.firstRange(of: "://") else { return nil }
-            self.init(scheme: String(url[..<mark.lowerBound]), authority: String(url[mark.upperBound...]))
-        }
-    }
-
     private struct Health {
         var failures: UInt64 = 0
         var restUntil: UInt64 = 0
@@ -31,9 +14,9 @@ final class Mirrors: Sendable {
     }
 
     private struct State {
-        var bySource: [SourceName: [Host]] = [:]
+        var bySource: [SourceName: [OriginHost]] = [:]
         /// Hosts of the configuration that have failed; those that are well are not in it.
-        var health: [Host: Health] = [:]
+        var health: [OriginHost: Health] = [:]
     }
 
     private let state = Locked(State())
@@ -42,7 +25,7 @@ final class Mirrors: Sendable {
     func adopt(_ sources: [SourceConfiguration]) {
         var state = State()
         for source in sources where !source.mirrors.isEmpty {
-            state.bySource[source.name] = source.mirrors.compactMap { Host($0) }
+            state.bySource[source.name] = source.mirrors.compactMap { OriginHost($0) }
         }
         self.state.withLock { $0 = state }
     }
@@ -50,10 +33,10 @@ final class Mirrors: Sendable {
     /// The hosts to ask for a tile, the best first; only its own if the source has no mirrors.
     ///
     /// - Parameter now: Nanoseconds of a clock that never goes back.
-    func order(_ own: Host, of source: SourceName, at now: UInt64) -> [Host] {
+    func order(_ own: OriginHost, of source: SourceName, at now: UInt64) -> [OriginHost] {
         state.withLock { state in
             guard let mirrors = state.bySource[source] else { return [own] }
-            var (first, last): ([Host], [Host]) = ([], [])
+            var (first, last): ([OriginHost], [OriginHost]) = ([], [])
             for host in CollectionOfOne(own) + mirrors.filter({ $0 != own }) {
                 guard let health = state.health[host] else {
                     first.append(host)
@@ -75,7 +58,7 @@ final class Mirrors: Sendable {
     /// Notes what came of asking a host.
     ///
     /// - Parameter pause: How long it asked to be left alone (`Retry-After`).
-    func note(_ host: Host, failed: Bool, pause: Duration? = nil, at now: UInt64) {
+    func note(_ host: OriginHost, failed: Bool, pause: Duration? = nil, at now: UInt64) {
         state.withLock { state in
             guard failed else {
                 state.health[host] = nil
@@ -90,7 +73,7 @@ final class Mirrors: Sendable {
     }
 
     /// How long it is until the first of some hosts has rested.
-    func shortestRest(of hosts: [Host], at now: UInt64) -> Duration {
+    func shortestRest(of hosts: [OriginHost], at now: UInt64) -> Duration {
         let ends = state.withLock { state in hosts.map { state.health[$0]?.restUntil ?? 0 } }
         let end = ends.min() ?? 0
         return .nanoseconds(Int64(clamping: end > now ? end - now : 0))
@@ -99,18 +82,5 @@ final class Mirrors: Sendable {
     /// Whether a source has a mirror of that name, on whatever port.
     func contains(hostName: String, of source: SourceName) -> Bool {
         state.withLock { $0.bySource[source] ?? [] }.contains { $0.name == hostName }
-    }
-}
-
-extension Mirrors.Host {
-    /// The host without its port, and without the brackets of an IPv6 address.
-    var name: String {
-        var name = authority.lastIndex(of: "@").map { authority[authority.index(after: $0)...] } ?? authority[...]
-        if name.hasPrefix("[") {
-            name = name.dropFirst().prefix { $0 != "]" }
-        } else if let colon = name.lastIndex(of: ":") {
-            name = name[..<colon]
-        }
-        return name.lowercased()
     }
 }

@@ -1,10 +1,10 @@
 import HTTPCaching
 import HTTPTypes
 import HTTPWire
-import NIOCore
+package import NIOCore
 import NIOPosix
 import OriginClient
-import TileCache
+package import TileCache
 
 #if canImport(FoundationEssentials)
 import FoundationEssentials
@@ -12,11 +12,24 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Carries requests for tiles to their origins, over `http` and `https`, on the event loop that asks.
-///
-/// A request that a redirect led to another host is connected to public addresses only.
-final class OriginTransport: TileTransport {
-    private let group: MultiThreadedEventLoopGroup
+/// Carries requests for tiles to their origins, on the event loop that asks.
+package protocol TileOrigins: Sendable {
+    /// Sends a request; to be called on the loop.
+    ///
+    /// - Parameters:
+    ///   - request: One that a redirect has led to (``TransportRequest/isRedirected``) goes to public addresses only.
+    ///   - finish: Called once, on the loop, with the whole answer, unless the request is cancelled before.
+    /// - Returns: What cancels it, on the loop.
+    func send(
+        _ request: TransportRequest, on loop: any EventLoop,
+        _ finish: @escaping (Result<TransportResponse, TransportError>) -> Void
+    ) -> () -> Void
+}
+
+/// Carries requests for tiles to their origins, over `http` and `https`, by connections of each event loop.
+final class OriginTransport: TileOrigins {
+    /// The loops that have connections.
+    let group: MultiThreadedEventLoopGroup
     private let loops: [ObjectIdentifier: NIOLoopBoundBox<UpstreamPools>]
 
     /// - Parameters:
@@ -56,47 +69,23 @@ final class OriginTransport: TileTransport {
         }
     }
 
-    /// Sends a request and waits for the whole answer.
-    ///
-    /// - Throws: ``TransportError``.
-    func send(_ request: TransportRequest) async throws(TransportError) -> TransportResponse {
-        let outgoing = try Outgoing(request)
-        let here = MultiThreadedEventLoopGroup.currentEventLoop.flatMap { loops[ObjectIdentifier($0)] }
-        guard let pools = here ?? loops[ObjectIdentifier(group.next())] else {
-            throw TransportError(.connection, "\(outgoing.host): the proxy goes down")
-        }
-        let loop = pools.eventLoop
-        let asking = NIOLoopBoundBox.makeBoxSendingValue(Asking.notBegun, eventLoop: loop)
-        do {
-            return try await withTaskCancellationHandler {
-                try await withCheckedThrowingContinuation { continuation in
-                    let start: @Sendable () -> Void = {
-                        if case .cancelled = asking.value {
-                            continuation.resume(throwing: outgoing.failure(.cancelled, "cancelled"))
-                        } else {
-                            let exchange = OriginExchange(outgoing, continuation)
-                            asking.value = .begun(exchange)
-                            exchange.start(pools.value, on: loop)
-                        }
-                    }
-                    if loop.inEventLoop { start() } else { loop.execute(start) }
-                }
-            } onCancel: {
-                loop.execute {
-                    if case .begun(let exchange) = asking.value { exchange.cancel() } else { asking.value = .cancelled }
-                }
+    func send(
+        _ request: TransportRequest, on loop: any EventLoop,
+        _ finish: @escaping (Result<TransportResponse, TransportError>) -> Void
+    ) -> () -> Void {
+        do throws(TransportError) {
+            let outgoing = try Outgoing(request)
+            guard let pools = loops[ObjectIdentifier(loop)] else {
+                throw TransportError(.connection, "\(outgoing.host): not asked from one of the proxy's event loops")
             }
+            let exchange = OriginExchange(outgoing, finish)
+            exchange.start(pools.value, on: loop)
+            return { exchange.cancel() }
         } catch {
-            throw error as? TransportError ?? outgoing.failure(.connection, "\(error)")
+            finish(.failure(error))
+            return {}
         }
     }
-}
-
-/// How far a request is that may be cancelled from any thread.
-private enum Asking {
-    case notBegun
-    case cancelled
-    case begun(OriginExchange)
 }
 
 /// A request as it goes out, after everything that cannot be sent was refused.
@@ -141,7 +130,7 @@ private struct Outgoing: Sendable {
             fields = fields.filter { $0.name.canonicalName != "host" }
         }
         self.request = UpstreamRequest(method: head.method.rawValue, target: target, fields: fields, host: host)
-        isRedirected = request.redirect != nil
+        isRedirected = request.isRedirected
         bodyLimit = max(0, request.bodyLimit)
         timeout = TimeAmount(request.timeout)
     }
@@ -161,15 +150,15 @@ private struct Outgoing: Sendable {
 /// Belongs to its loop and is used on it alone.
 private final class OriginExchange: UpstreamReceiver {
     private let outgoing: Outgoing
-    private var continuation: CheckedContinuation<TransportResponse, any Error>?
+    private var finish: ((Result<TransportResponse, TransportError>) -> Void)?
     private var call: UpstreamCall?
     private var timer: Scheduled<Void>?
     private var head: HTTPResponse?
     private var body = Data()
 
-    init(_ outgoing: Outgoing, _ continuation: CheckedContinuation<TransportResponse, any Error>) {
+    init(_ outgoing: Outgoing, _ finish: @escaping (Result<TransportResponse, TransportError>) -> Void) {
         self.outgoing = outgoing
-        self.continuation = continuation
+        self.finish = finish
     }
 
     func start(_ pools: UpstreamPools, on loop: any EventLoop) {
@@ -191,7 +180,11 @@ private final class OriginExchange: UpstreamReceiver {
         call = pool.call(outgoing.request, receiver: self)
     }
 
-    func cancel() { fail(.cancelled, "cancelled") }
+    /// Gives it up; nothing is told.
+    func cancel() {
+        finish = nil
+        fail(.cancelled, "cancelled")
+    }
 
     private func fail(
         _ code: TransportError.Code, _ words: String, cause: UpstreamFailure? = nil, isUnasked: Bool = false
@@ -200,12 +193,12 @@ private final class OriginExchange: UpstreamReceiver {
         end(.failure(outgoing.failure(code, words, cause: cause, isUnasked: isUnasked)))
     }
 
-    private func end(_ result: Result<TransportResponse, any Error>) {
+    private func end(_ result: Result<TransportResponse, TransportError>) {
         timer?.cancel()
         (timer, call) = (nil, nil)
-        let waiting = continuation
-        continuation = nil
-        waiting?.resume(with: result)
+        let waiting = finish
+        finish = nil
+        waiting?(result)
     }
 
     // MARK: The origin's answer

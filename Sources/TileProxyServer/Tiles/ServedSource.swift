@@ -1,3 +1,5 @@
+import CacheEngine
+import HTTPCaching
 import HTTPTypes
 import OriginClient
 import TileCache
@@ -15,6 +17,10 @@ package final class ServedSource: Sendable {
     let warnings: [String]
     /// As the library asks it.
     let tiles: TileSource
+    /// The use of the engine for its tiles.
+    let use: CacheUse
+    /// The name under which failures of all its hosts are noted, if it has mirrors.
+    let hostGroup: String?
     /// Its place among the sources.
     let index: Int
     /// What its tiles are, as far as can be known without looking at them.
@@ -56,10 +62,6 @@ package final class ServedSource: Sendable {
             configuration = given
             tiles = try given.source(or: fail)
             hosts = try given.hosts(of: tiles.template, or: fail)
-            tiles.prepare = { request, key in request.headerFields[.tileKey] = key.description }
-            tiles.prepareNeverSuspends = true
-            // Which of them fails is the transport's to know.
-            if !configuration.mirrors.isEmpty { tiles.hostGroup = "the hosts of \(configuration.name)" }
             description = MapDescription()
             warnings =
                 given.missingFolder.map {
@@ -68,6 +70,8 @@ package final class ServedSource: Sendable {
         }
         self.configuration = configuration
         self.tiles = tiles
+        use = tiles.use(.shared, name: "tileproxy")
+        hostGroup = configuration.mirrors.isEmpty ? nil : "the hosts of \(configuration.name)"
         usesScale = tiles.template.usesScale
         zooms = tiles.servedZooms
         nameBytes = Array(configuration.name.description.utf8)

@@ -35,7 +35,7 @@ final class TileDecoder: Sendable {
     }
 
     private struct State {
-        var askers: [BlobDigest: [CheckedContinuation<Outcome, Never>]] = [:]
+        var askers: [BlobDigest: [@Sendable (Outcome) -> Void]] = [:]
         var queue: [(digest: BlobDigest, data: Data)] = []
         var running = 0
         /// The latest first.
@@ -60,23 +60,23 @@ final class TileDecoder: Sendable {
 
     /// Decodes a tile.
     ///
-    /// - Parameter digest: That of the bytes.
-    func decode(_ data: Data, _ digest: BlobDigest) async -> Outcome {
-        await withCheckedContinuation { continuation in
-            // Looked up in one step with joining: else what is finished in between would be decoded once more.
-            let known = state.withLock { state -> Outcome? in
-                if let known = Self.known(digest, &state) { return known }
-                if state.askers[digest] != nil {
-                    state.askers[digest]?.append(continuation)
-                    return nil
-                }
-                guard state.queue.count < limits.waiting else { return .busy }
-                state.askers[digest] = [continuation]
-                state.queue.append((digest, data))
+    /// - Parameters:
+    ///   - digest: That of the bytes.
+    ///   - finish: Called once, on any thread.
+    func decode(_ data: Data, _ digest: BlobDigest, _ finish: @escaping @Sendable (Outcome) -> Void) {
+        // Looked up in one step with joining: else what is finished in between would be decoded once more.
+        let known = state.withLock { state -> Outcome? in
+            if let known = Self.known(digest, &state) { return known }
+            if state.askers[digest] != nil {
+                state.askers[digest]?.append(finish)
                 return nil
             }
-            if let known { continuation.resume(returning: known) } else { startNext() }
+            guard state.queue.count < limits.waiting else { return .busy }
+            state.askers[digest] = [finish]
+            state.queue.append((digest, data))
+            return nil
         }
+        if let known { finish(known) } else { startNext() }
     }
 
     private static func known(_ digest: BlobDigest, _ state: inout State) -> Outcome? {
@@ -116,7 +116,7 @@ final class TileDecoder: Sendable {
             }
             return state.askers.removeValue(forKey: digest) ?? []
         }
-        for asker in askers { asker.resume(returning: outcome) }
+        for asker in askers { asker(outcome) }
         startNext()
     }
 

@@ -129,11 +129,3 @@ extension StoredFreshness {
             expires: HTTPDate(seconds: known.expires.seconds))
     }
 }
-
-extension HTTPField.Name {
-    /// Tells the transport which tile a request is for; never sent.
-    static let tileKey: HTTPField.Name = {
-        guard let name = HTTPField.Name("X-Tileproxy-Key") else { preconditionFailure("no token") }
-        return name
-    }()
-}

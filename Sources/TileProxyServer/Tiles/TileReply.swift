@@ -47,6 +47,12 @@ struct ServedTile: Sendable {
     /// Whether clients may keep it.
     var mayBeKept = true
 
+    /// Whether what an answer says of it is known without looking at its bytes.
+    func isKnown(of source: ServedSource) -> Bool {
+        let response = metadata.response
+        return response.mediaType != nil && (response.contentEncoding != nil || source.kind != .vector)
+    }
+
     /// Its bytes, if they are in memory.
     var data: Data? {
         if case .memory(let data) = body { data } else { nil }
@@ -62,6 +68,15 @@ struct ServedTile: Sendable {
     func needsDecoding(for request: TileRequest, of source: ServedSource) -> Bool {
         guard !request.permitsGzip, let coding = coding(of: source)?.lowercased() else { return false }
         return coding == "gzip" || coding == "x-gzip"
+    }
+}
+
+extension ServedTile {
+    /// What is stored of a tile, or was brought.
+    init(_ candidate: Candidate, _ status: CacheStatus, _ from: CacheTransaction.ServedFrom, isKept: Bool) {
+        self.init(
+            body: candidate.body, metadata: candidate.entry.metadata, blob: candidate.entry.blob, status: status,
+            result: Answered.CacheResult(from), mayBeKept: isKept)
     }
 }
 
@@ -155,6 +170,13 @@ struct TileReply: Sendable {
 
     private static func pictureType(_ body: StoredBody) -> String? {
         if case .memory(let data) = body { BodySignature(data).pictureType } else { nil }
+    }
+
+    /// Why there is no tile.
+    init(_ refusal: Refusal, _ status: CacheStatus, of source: ServedSource) {
+        self.init(
+            refusal.status, refusal.words, allowedOrigin: source.allowedOrigin, cacheStatus: status,
+            retryAfter: refusal.retryAfter)
     }
 
     /// A few words instead of a tile.

@@ -20,6 +20,7 @@ package final class TileResponder {
     private let store: TileStore
     private let loop: any EventLoop
     private let time: LoopTime
+    private let tiles: TileLoop
     // Used on the event loop only, and never re-entered while they change: no run-time exclusivity checks.
     @exclusivity(unchecked) private var table: SourceTable
     @exclusivity(unchecked) private var stripes: [Statistics.Stripe]
@@ -31,17 +32,18 @@ package final class TileResponder {
         self.service = service
         self.loop = loop
         self.time = time
-        store = service.cache.store
+        tiles = TileLoop(service, loop: loop, time: time)
+        store = service.store
         table = service.table
         stripes = table.sources.map { service.statistics.stripe(for: $0.name, on: loop) }
         self.ready = ready
         keys = Array(repeating: nil, count: table.sources.count * Self.scales)
-        service.tasks.add(loop)
     }
 
     /// Takes over sources that have changed.
     package func adopt(_ table: SourceTable) {
         self.table = table
+        tiles.adopt(table)
         stripes = table.sources.map { service.statistics.stripe(for: $0.name, on: loop) }
         keys = Array(repeating: nil, count: table.sources.count * Self.scales)
         ready.dropTiles()
@@ -172,58 +174,102 @@ package final class TileResponder {
             send(TileReply(404, "No such tile.", allowedOrigin: "*", cacheStatus: nil), source, .none, exchange)
             return
         }
-        // Files and archives of this machine are never stored.
-        if !source.isLocal { keys[found.place] = store.known(key) }
-        let now = time.now
-        if !source.isLocal, !source.overzooms(found.path.z), let tile = freshTile(key, source, now) {
-            var status = CacheStatus(cache: "tileproxy")
-            status.hit = true
-            status.timeToLive = Int(clamping: tile.entry.metadata.expires.seconds &- now.seconds)
-            let served = ServedTile(
-                body: tile.body, metadata: tile.entry.metadata, blob: tile.entry.blob, status: status, result: .hit)
-            // Decoding takes long, and is not for the loop.
-            guard !served.needsDecoding(for: request, of: source) else {
-                fetch(key, found, request, exchange)
-                return
+        // Files and archives of this machine are never stored, and what is made from others is looked up by its ancestor.
+        guard !source.isLocal else { return make(key, source, request, exchange) }
+        keys[found.place] = store.known(key)
+        guard !source.overzooms(found.path.z) else { return make(key, source, request, exchange) }
+        let asking = TileExchange(tiles, source, key, onlyIfCached: request.onlyIfCached) { [weak self] outcome in
+            exchange.whenGone = nil
+            self?.reply(outcome, source, request, exchange)
+        }
+        exchange.whenGone = { asking.leave() }
+        asking.start()
+    }
+
+    private func reply(
+        _ outcome: TileExchange.Outcome, _ source: ServedSource, _ request: TileRequest, _ exchange: Exchange
+    ) {
+        switch outcome {
+        case .tile(let candidate, let status, let from, let isKept):
+            reply(ServedTile(candidate, status, from, isKept: isKept), source, request, exchange)
+        case .refused(let refusal, let status, _):
+            send(TileReply(refusal, status, of: source), source, .miss, exchange)
+        }
+    }
+
+    /// Sends a tile, decoded for a client that does not take gzip.
+    private func reply(_ tile: ServedTile, _ source: ServedSource, _ request: TileRequest, _ exchange: Exchange) {
+        // What is sent from its file is not looked at, unless that is the only way to know what it is.
+        if case .file = tile.body, !tile.isKnown(of: source) || tile.needsDecoding(for: request, of: source) {
+            return readWhole(tile, source, request, exchange)
+        }
+        guard let data = tile.data, tile.needsDecoding(for: request, of: source) else {
+            return send(tile, source, request, exchange)
+        }
+        let digest = tile.blob ?? data.withUnsafeBytes { BlobDigest(hashing: $0) }
+        let (me, loop) = (NIOLoopBound(self, eventLoop: loop), loop)
+        service.decoder.decode(data, digest) { outcome in
+            loop.execute {
+                var tile = tile
+                switch outcome {
+                case .decoded(let decoded): tile.decoded = decoded
+                case .undecodable: break
+                case .busy:
+                    var busy = Refusal(
+                        status: 503, words: "Too many tiles are being decoded; ask again, or accept gzip.")
+                    busy.retryAfter = 1
+                    return me.value.send(TileReply(busy, tile.status, of: source), source, .miss, exchange)
+                }
+                me.value.send(tile, source, request, exchange)
             }
-            let reply = TileReply(served, of: source, to: request, now: now, boundary: TileFetch.boundary())
-            send(reply, source, reply.result, exchange)
-            return
         }
-        fetch(key, found, request, exchange)
     }
 
-    /// A fresh tile that can be had without waiting.
-    private func freshTile(_ key: TileKey, _ source: ServedSource, _ now: HTTPDate) -> OpenedTile? {
-        guard case .some(.tile(let tile)) = try? store.openNow(key, wholeUpTo: Candidate.wholeUpTo) else { return nil }
-        let metadata = tile.entry.metadata
-        guard StoredFreshness(metadata).isFresh(at: now), !metadata.response.noCache else { return nil }
-        // What is sent from its file is not looked at: all that is to be known of it has to be known already.
-        if case .file = tile.body {
-            let response = metadata.response
-            let codingIsKnown = response.contentEncoding != nil || source.kind != .vector
-            guard response.mediaType != nil, codingIsKnown else { return nil }
-        }
-        return tile
-    }
-
-    private func fetch(_ key: TileKey, _ found: Found, _ request: TileRequest, _ exchange: Exchange) {
-        let service = service
-        let source = found.source
+    private func readWhole(
+        _ tile: ServedTile, _ source: ServedSource, _ request: TileRequest, _ exchange: Exchange
+    ) {
         let me = NIOLoopBound(self, eventLoop: loop)
-        let loop = loop
-        service.underWay.withLock { $0 += 1 }
+        let service = service
+        service.worker.run(on: loop) { _ in
+            try tile.body.data()
+        } then: { result in
+            switch result {
+            case .success(let data):
+                var tile = tile
+                tile.body = data.map { .memory($0) } ?? .none
+                me.value.reply(tile, source, request, exchange)
+            case .failure(let error):
+                service.failures.report(.error, "a stored tile cannot be read", ["error": "\(error)"])
+                let refusal = Refusal(status: 500, words: "The cache failed; see the log.")
+                me.value.send(TileReply(refusal, tile.status, of: source), source, .miss, exchange)
+            }
+        }
+    }
+
+    private func send(_ tile: ServedTile, _ source: ServedSource, _ request: TileRequest, _ exchange: Exchange) {
+        let reply = TileReply(tile, of: source, to: request, now: time.now, boundary: Self.boundary())
+        send(reply, source, reply.result, exchange)
+    }
+
+    /// A random text that parts several ranges.
+    private static func boundary() -> String { String(UInt64.random(in: 0...UInt64.max), radix: 36) }
+
+    /// Answers with a tile of this machine, or with one that is made from another.
+    private func make(_ key: TileKey, _ source: ServedSource, _ request: TileRequest, _ exchange: Exchange) {
+        let (me, bound, loop) = (NIOLoopBound(self, eventLoop: loop), NIOLoopBound(tiles, eventLoop: loop), loop)
         let now = time.now
-        let work: @Sendable () async -> Void = {
-            let reply = await TileFetch(service: service, source: source, key: key, request: request).run(now)
-            service.underWay.withLock { $0 -= 1 }
+        let making = TileMaking(tiles: bound, service: service, source: source, key: key, request: request)
+        let task = Task {
+            let made = await making.run(now)
             loop.execute {
                 exchange.whenGone = nil
-                me.value.send(reply, source, reply.result, exchange)
+                switch made {
+                case .tile(let tile): me.value.reply(tile, source, request, exchange)
+                case .refused(let refusal, let status, let result):
+                    me.value.send(TileReply(refusal, status, of: source), source, result, exchange)
+                }
             }
         }
-        // What reads files must not hold up the loop's other clients.
-        let task = !source.isLocal ? service.tasks.start(nil, work) : Task(operation: work)
         exchange.whenGone = { task.cancel() }
     }
 

@@ -1,66 +1,68 @@
+import CacheEngine
 package import Logging
-import NIOCore
 package import TileCache
 import TileImaging
 package import TileStore
 
 /// What the tile routes share over all event loops.
 package final class TileService: Sendable {
+    package let store: TileStore
+    /// For files, archives, and tiles that are made from others.
+    ///
+    /// Servers are asked by ``TileAsking``.
     let cache: TileCache
-    let transport: UpstreamTransport
+    let worker: StoreWorker
+    let origins: any TileOrigins
+    let mirrors = Mirrors()
+    let flights = Fills()
+    let slots: OriginSlots
+    /// What failed lately: servers, and single tiles.
+    let health: OriginHealth
+    /// Tiles that could not be stored.
+    let held: HeldTiles
+    let clock: CacheClock
+    let userAgent: String
     let statistics: Statistics
     let logger: Logger
     private let current: Locked<SourceTable>
-    let underWay = Locked(0)
-    let tasks = LoopTasks()
     let decoder = TileDecoder()
     let failures: RepeatedFailures
 
     /// Makes the service of some sources over a store.
     ///
     /// - Parameters:
-    ///   - base: What carries requests.
+    ///   - origins: What carries requests.
     ///   - clock: For the cache, and to time origins by.
     package init(
-        _ table: SourceTable, store: TileStore, base: any TileTransport, statistics: Statistics,
+        _ table: SourceTable, store: TileStore, origins: any TileOrigins, statistics: Statistics,
         configuration: ProxyConfiguration = ProxyConfiguration(), clock: CacheClock = .system,
         logger: Logger = Logger(label: "tileproxy")
     ) {
+        self.store = store
+        self.origins = origins
         self.statistics = statistics
         self.logger = logger
+        self.clock = clock
+        current = Locked(table)
+        mirrors.adopt(table.sources.map(\.configuration))
+        worker = StoreWorker(store: store)
+        slots = OriginSlots(perOrigin: configuration.limits.requestsPerHost)
+        health = OriginHealth(.tiles(Backoff()), ticks: clock.ticks, random: clock.random)
+        held = HeldTiles(ticks: clock.ticks)
+        userAgent = configuration.userAgent ?? "tileproxy/\(LibraryVersion.text) swift-tile-cache"
         let failures = RepeatedFailures(logger)
         self.failures = failures
-        current = Locked(table)
-        let sizes: @Sendable (TileKey) -> Int = { key in
-            // A figure for the page; what cannot be looked up counts as nothing.
-            (try? store.entry(for: key))?.size ?? 0
-        }
-        transport = UpstreamTransport(base: base, statistics: statistics, storedSize: sizes, ticks: clock.ticks)
-        transport.adopt(table)
         var settings = TileCacheConfiguration()
         settings.isShared = true
         settings.magnifier = TileImage.magnifier()
-        settings.requestsPerHost = configuration.limits.requestsPerHost
-        settings.userAgent = configuration.userAgent ?? "tileproxy/\(LibraryVersion.text) swift-tile-cache"
-        let tasks = self.tasks
-        settings.startTask = { tasks.start($0, $1) }
         settings.onEvent = { event in
             switch event {
-            case .notStored(let key, let error):
-                statistics.countNotStored()
-                failures.report(.error, "a tile could not be stored", ["key": "\(key)", "error": "\(error)"])
-            case .notRead(let key, let error):
-                failures.report(.error, "a tile could not be read", ["key": "\(key)", "error": "\(error)"])
-            case .refreshFailed(let key, let error):
-                statistics.countRefreshFailure()
-                logger.info("a refresh failed", metadata: ["key": "\(key)", "error": "\(error)"])
-            case .dateInFuture(let key, let host, let seconds):
-                logger.warning(
-                    "a server's Date lies in the future: check its clock and this machine's",
-                    metadata: ["key": "\(key)", "host": "\(host)", "seconds": "\(seconds)"])
+            case .notStored(let key, let error): Self.notStored(key, error, statistics, failures)
+            case .notRead(let key, let error): Self.notRead(key, error, failures)
+            case .refreshFailed, .dateInFuture: break
             }
         }
-        cache = TileCache(store: store, transport: transport, configuration: settings, clock: clock)
+        cache = TileCache(store: store, transport: NoTransport(), configuration: settings, clock: clock)
     }
 
     /// The sources as they are now.
@@ -69,6 +71,55 @@ package final class TileService: Sendable {
     /// Puts other sources in place; event loops take them over by ``TileResponder/adopt(_:)``.
     package func adopt(_ table: SourceTable) {
         current.withLock { $0 = table }
-        transport.adopt(table)
+        mirrors.adopt(table.sources.map(\.configuration))
+    }
+
+    /// Gives up what is being asked for, waits for what is being stored, and closes the store.
+    ///
+    /// Blocks at its end.
+    package func shutdown() async throws {
+        flights.close(.again)
+        await worker.shutdown()
+        try cache.close()
+    }
+
+    // MARK: What an operator should know
+
+    func notRead(_ key: TileKey, _ error: any Error) { Self.notRead(key, error, failures) }
+
+    func notStored(_ key: TileKey, _ error: any Error) { Self.notStored(key, error, statistics, failures) }
+
+    private static func notRead(_ key: TileKey, _ error: any Error, _ failures: RepeatedFailures) {
+        failures.report(.error, "a tile could not be read", ["key": "\(key)", "error": "\(error)"])
+    }
+
+    private static func notStored(
+        _ key: TileKey, _ error: any Error, _ statistics: Statistics, _ failures: RepeatedFailures
+    ) {
+        statistics.countNotStored()
+        failures.report(.error, "a tile could not be stored", ["key": "\(key)", "error": "\(error)"])
+    }
+
+    func clockIsAhead(_ key: TileKey, _ host: String, seconds: Int) {
+        logger.warning(
+            "a server's Date lies in the future: check its clock and this machine's",
+            metadata: ["key": "\(key)", "host": "\(host)", "seconds": "\(seconds)"])
+    }
+
+    /// A server was asked for a tile, or left alone, and there is none.
+    func noTile(_ key: TileKey, _ error: TileCacheError, isRefresh: Bool) {
+        // Those that only wait for a server that has failed say nothing new, and may be many.
+        let isNews = error.code != .waiting
+        if isRefresh, isNews { statistics.countRefreshFailure() }
+        logger.log(
+            level: isNews ? .info : .debug, isRefresh ? "a refresh failed" : "no tile",
+            metadata: ["key": "\(key)", "code": "\(error.code)", "error": "\(error.message)"])
+    }
+}
+
+/// In the place of a transport: the proxy's loops ask for tiles themselves.
+private struct NoTransport: TileTransport {
+    func send(_ request: TransportRequest) async throws(TransportError) -> TransportResponse {
+        throw TransportError(.unsupported, "\(request.head.host): tiles are asked for on the proxy's event loops")
     }
 }

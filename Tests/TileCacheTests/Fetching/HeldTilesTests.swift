@@ -1,3 +1,4 @@
+import CacheEngine
 import Foundation
 import Testing
 import TileStore
@@ -12,7 +13,7 @@ struct HeldTilesTests {
     private var metadata: TileMetadata { TileMetadata(storedAt: clock.now, expires: .distantFuture) }
 
     @Test func itStaysBoundedAndForgetsTheOldestFirst() throws {
-        let held = HeldTiles(clock: clock.cacheClock)
+        let held = HeldTiles(ticks: clock.cacheClock.ticks)
         for number in 0..<100 { held.hold(Data(count: 1 << 20), try key(number), metadata) }
         #expect(held.bytes <= HeldTiles.mostBytes && held.count == 15)
         #expect(try held.tile(key(0)) == nil && held.tile(key(99))?.data?.count == 1 << 20)
@@ -27,7 +28,7 @@ struct HeldTilesTests {
     }
 
     @Test func whatIsHeldLastsForFiveMinutes() throws {
-        let held = HeldTiles(clock: clock.cacheClock)
+        let held = HeldTiles(ticks: clock.cacheClock.ticks)
         held.hold(Data([1]), try key(1), metadata)
         clock.advance(seconds: 299)
         #expect(try held.tile(key(1)) != nil)

@@ -78,7 +78,7 @@ final class ReadyLab: Sendable {
             now: { clock.now }, ticks: { clock.ticks },
             sleep: { clock.advance(nanoseconds: UInt64($0 / .nanoseconds(1))) }, random: { 7 })
         let tiles = TileService(
-            try SourceTable(proxy), store: store, base: origin, statistics: Statistics(startedAt: clock.now),
+            try SourceTable(proxy), store: store, origins: origin, statistics: Statistics(startedAt: clock.now),
             configuration: proxy, clock: times, logger: Logger(label: "test"))
         self.tiles = tiles
         var rules = GenericSettings()
@@ -110,7 +110,7 @@ final class ReadyLab: Sendable {
     func end() async throws {
         for server in servers { try await server.shutdown(grace: .seconds(2)) }
         try await generic.shutdown()
-        try tiles.cache.close()
+        try await tiles.shutdown()
     }
 
     /// Reads the sources again as a reload does.

@@ -22,8 +22,9 @@ final class TileLab: Sendable {
     }
 
     /// An origin that answers as a closure says.
-    final class Origin: TileTransport {
+    final class Origin: TileOrigins {
         let asked = Locked<[HTTPRequest]>([])
+        let timeouts = Locked<[Duration]>([])
         private let answer: Locked<@Sendable (HTTPRequest) async throws -> Answer>
 
         init(_ answer: @escaping @Sendable (HTTPRequest) async throws -> Answer) { self.answer = Locked(answer) }
@@ -32,17 +33,31 @@ final class TileLab: Sendable {
             self.answer.withLock { $0 = answer }
         }
 
-        func send(_ request: TransportRequest) async throws(TransportError) -> TransportResponse {
+        func send(
+            _ request: TransportRequest, on loop: any EventLoop,
+            _ finish: @escaping (Result<TransportResponse, TransportError>) -> Void
+        ) -> () -> Void {
             asked.withLock { $0.append(request.head) }
-            do {
-                let answer = try await self.answer.withLock { $0 }(request.head)
-                return TransportResponse(
-                    head: HTTPResponse(status: .init(code: answer.status), headerFields: answer.fields),
-                    body: answer.body)
-            } catch { throw error as? TransportError ?? TransportError(.connection, "\(error)") }
+            timeouts.withLock { $0.append(request.timeout) }
+            let finish = NIOLoopBound(finish, eventLoop: loop)
+            let answer = self.answer.withLock { $0 }
+            let task = Task {
+                let result: Result<TransportResponse, TransportError>
+                do {
+                    let answer = try await answer(request.head)
+                    result = .success(
+                        TransportResponse(
+                            head: HTTPResponse(status: .init(code: answer.status), headerFields: answer.fields),
+                            body: answer.body))
+                } catch { result = .failure(error as? TransportError ?? TransportError(.connection, "\(error)")) }
+                let isCancelled = Task.isCancelled
+                loop.execute { if !isCancelled { finish.value(result) } }
+            }
+            return { task.cancel() }
         }
 
         var count: Int { asked.withLock { $0.count } }
+        var hosts: [String] { asked.withLock { $0.map { "\($0.scheme ?? "")://\($0.authority ?? "")" } } }
     }
 
     let clock = ManualClock()
@@ -63,7 +78,7 @@ final class TileLab: Sendable {
 
     init(
         _ sources: [SourceConfiguration], loops: Int = 1, files: SimulatedFileSystem? = nil,
-        logger: Logger = Logger(label: "test"), transport: (any TileTransport)? = nil,
+        logger: Logger = Logger(label: "test"), transport: (any TileOrigins)? = nil,
         publicURL: String? = nil,
         origin answer: @escaping @Sendable (HTTPRequest) async throws -> Answer
     ) async throws {
@@ -84,7 +99,7 @@ final class TileLab: Sendable {
             random: { 7 })
         statistics = Statistics(startedAt: manual.now)
         service = TileService(
-            try SourceTable(configuration), store: store, base: transport ?? origin, statistics: statistics,
+            try SourceTable(configuration), store: store, origins: transport ?? origin, statistics: statistics,
             configuration: configuration, clock: times, logger: logger)
         admin = AdminService(
             tiles: service, figures: CacheFigures(store: store), statistics: statistics, configuration: configuration)
@@ -94,8 +109,9 @@ final class TileLab: Sendable {
         let (service, admin) = (service, admin)
         let responders = Locked<[NIOLoopBound<ProxyResponder>]>([])
         self.responders = responders
-        server = try await HTTPServer.start(settings, on: MultiThreadedEventLoopGroup.singleton) { loop, time in
-            let ready = ReadyAnswers(service.cache.store, time: time)
+        server = try await HTTPServer.start(settings, on: (transport as? OriginTransport)?.group ?? .singleton) {
+            loop, time in
+            let ready = ReadyAnswers(service.store, time: time)
             let responder = ProxyResponder(
                 tiles: TileResponder(service, loop: loop, time: time, ready: ready),
                 admin: AdminResponder(admin, loop: loop, time: time), generic: nil)
@@ -131,7 +147,7 @@ final class TileLab: Sendable {
         await client.shutdown()
         try await server.shutdown()
         await admin.figures.shutdown()
-        try service.cache.close()
+        try await service.shutdown()
         if FileManager.default.fileExists(atPath: folder) { try FileManager.default.removeItem(atPath: folder) }
     }
 
@@ -139,7 +155,7 @@ final class TileLab: Sendable {
     static func with(
         _ source: String = "osm=https://tiles.example/{z}/{x}/{y}.png",
         _ change: (inout SourceConfiguration) -> Void = { _ in }, files: SimulatedFileSystem? = nil,
-        logger: Logger = Logger(label: "test"), transport: (any TileTransport)? = nil, publicURL: String? = nil,
+        logger: Logger = Logger(label: "test"), transport: (any TileOrigins)? = nil, publicURL: String? = nil,
         origin: @escaping @Sendable (HTTPRequest) async throws -> Answer = { _ in
             Answer(fields: [.cacheControl: "max-age=60", .eTag: "\"v1\"", .contentType: "image/png"], body: png("sea"))
         },

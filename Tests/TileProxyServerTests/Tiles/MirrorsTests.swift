@@ -1,3 +1,4 @@
+import CacheEngine
 import Testing
 import TileStore
 
@@ -5,7 +6,7 @@ import TileStore
 
 /// In which order the hosts of a source are asked.
 struct MirrorsTests {
-    private let own = Mirrors.Host(scheme: "https", authority: "own")
+    private let own = OriginHost(scheme: "https", authority: "own")
     private let second: UInt64 = 1_000_000_000
     private let mirrors = Mirrors()
     private let source: SourceName
@@ -21,7 +22,7 @@ struct MirrorsTests {
         mirrors.order(own, of: source, at: now).map { $0.name }.joined(separator: " ")
     }
 
-    private func host(_ url: String) throws -> Mirrors.Host { try #require(Mirrors.Host(url)) }
+    private func host(_ url: String) throws -> OriginHost { try #require(OriginHost(url)) }
 
     @Test
     func hostsAreAskedAsTheyAreWritten() throws {

@@ -1,3 +1,4 @@
+import CacheEngine
 import HTTPTypes
 import NIOCore
 import NIOPosix
@@ -34,8 +35,25 @@ func withTransport(
     try result.get()
 }
 
+extension OriginTransport {
+    /// Sends a request from one of the loops and waits for the answer, as a task does.
+    func send(_ request: TransportRequest) async throws(TransportError) -> TransportResponse {
+        let loop = group.next()
+        let race = Race<TransportResponse>()
+        do {
+            return try await race.outcome {
+                loop.execute {
+                    let cancel = self.send(request, on: loop) { race.end($0.mapError { $0 as any Error }) }
+                    let bound = NIOLoopBound(cancel, eventLoop: loop)
+                    race.whenOver { loop.execute { bound.value() } }
+                }
+            }
+        } catch { throw error as? TransportError ?? TransportError(.cancelled, "\(error)") }
+    }
+}
+
 /// How a request fails; `nil` if it is answered.
-func failure(_ transport: any TileTransport, _ request: TransportRequest) async -> TransportError? {
+func failure(_ transport: OriginTransport, _ request: TransportRequest) async -> TransportError? {
     do throws(TransportError) {
         _ = try await transport.send(request)
         return nil

@@ -16,11 +16,11 @@ struct RedirectTests {
     @Test(arguments: ["127.0.0.1", "localhost", "2130706433", "0177.0.0.1", "0x7f.1", "127.1", "[::ffff:127.0.0.1]"])
     func whateverThisMachineIsCalledARedirectDoesNotReachIt(_ host: String) async throws {
         let origin = try ScriptedOrigin(always: reply("200 OK", [], "secret"))
-        try await withTransport { transport in
+        try await withTransport { transport async throws in
             for scheme in ["http", "https"] {
                 var request = TransportRequest(
                     head: HTTPRequest(method: .get, scheme: scheme, authority: "\(host):\(origin.port)", path: "/x"))
-                request.redirect = RedirectOrigin(authority: "tiles.example", source: try SourceName("osm"))
+                request.isRedirected = true
                 #expect(await failure(transport, request)?.code == .unsupported)
             }
             #expect(origin.count == 0)
@@ -29,7 +29,7 @@ struct RedirectTests {
                 head: HTTPRequest(
                     method: .get, scheme: "http", authority: "127.0.0.1:\(origin.port)", path: "/configured"))
             #expect(try await transport.send(plain).text == "secret")
-            plain.redirect = RedirectOrigin(authority: "tiles.example", source: try SourceName("osm"))
+            plain.isRedirected = true
             #expect(await failure(transport, plain)?.code == .unsupported)
             #expect(origin.count == 1)
         }
@@ -145,7 +145,7 @@ struct RedirectTests {
                     head: HTTPRequest(
                         method: .get, scheme: "http", authority: "127.0.0.\(1 + i):\(other.port)", path: "/"),
                     timeout: .seconds(600))
-                request.redirect = RedirectOrigin(authority: "tiles.example", source: try SourceName("osm"))
+                request.isRedirected = true
                 // Only the first is listened at.
                 #expect(await failure(transport, request)?.code == (i == 0 ? nil : .connection))
             }

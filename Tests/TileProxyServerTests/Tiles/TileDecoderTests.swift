@@ -8,6 +8,15 @@ import TileStoreTesting
 
 @testable import TileProxyServer
 
+extension TileDecoder {
+    /// Decodes a tile, for one who waits.
+    func decode(_ data: Data, _ digest: BlobDigest) async -> Outcome {
+        await withCheckedContinuation { continuation in
+            decode(data, digest) { continuation.resume(returning: $0) }
+        }
+    }
+}
+
 /// gzip'd tiles for clients that do not take gzip.
 @Suite(.timeLimit(.minutes(60)), .ownThreads)
 struct TileDecoderTests {

@@ -245,7 +245,6 @@ struct TileOriginTests {
         #expect(origin.connectionsMade <= 2, "kept, one for each loop")
         try await server.shutdown()
         try await parts.shutdown()
-        try parts.tiles.cache.close()
         try await group.shutdownGracefully()
     }
 
@@ -264,7 +263,6 @@ struct TileOriginTests {
         #expect(throws: ConfigError.self) { try parts.adopt(other) }
         #expect(parts.tiles.table.sources.isEmpty)
         try await parts.shutdown()
-        try parts.tiles.cache.close()
         try await group.shutdownGracefully()
     }
 }

@@ -1,17 +1,16 @@
-import CacheEngine
-import TileStore
+package import TileStore
 
 #if canImport(FoundationEssentials)
-import FoundationEssentials
+package import FoundationEssentials
 #else
-import Foundation
+package import Foundation
 #endif
 
 /// Tiles that were fetched and could not be stored, kept in memory for a while: a full disk must not make every look a
 /// request.
 ///
 /// Bounded: at most 16 MiB, 4,096 tiles and five minutes each; the oldest go first.
-final class HeldTiles: Sendable {
+package final class HeldTiles: Sendable {
     private struct Held {
         var tile: StoredTile
         var number: UInt64
@@ -41,27 +40,28 @@ final class HeldTiles: Sendable {
         }
     }
 
-    static let mostBytes = 16 << 20
-    static let mostTiles = 4096
+    package static let mostBytes = 16 << 20
+    package static let mostTiles = 4096
     /// What a tile counts besides its bytes.
     private static let overhead = 512
     private static let nanoseconds: UInt64 = 300_000_000_000
 
     private let state = Locked(State())
-    private let clock: CacheClock
+    private let ticks: @Sendable () -> UInt64
 
-    init(clock: CacheClock) { self.clock = clock }
+    /// - Parameter ticks: Nanoseconds of a clock that never goes back.
+    package init(ticks: @escaping @Sendable () -> UInt64) { self.ticks = ticks }
 
     /// How many there are.
-    var count: Int { state.withLock { $0.tiles.count } }
+    package var count: Int { state.withLock { $0.tiles.count } }
     /// How many bytes they take.
-    var bytes: Int { state.withLock { $0.bytes } }
+    package var bytes: Int { state.withLock { $0.bytes } }
 
     /// A tile that could not be stored.
-    func tile(_ key: TileKey) -> StoredTile? {
+    package func tile(_ key: TileKey) -> StoredTile? {
         let found = state.withLock { $0.tiles.isEmpty ? nil : $0.tiles[key] }
         guard let found else { return nil }
-        guard clock.ticks() < found.until else {
+        guard ticks() < found.until else {
             state.withLock { if $0.tiles[key]?.number == found.number { $0.remove(key) } }
             return nil
         }
@@ -69,14 +69,14 @@ final class HeldTiles: Sendable {
     }
 
     /// Keeps a tile in place of any other under its key.
-    func hold(_ data: Data?, _ key: TileKey, _ metadata: TileMetadata) {
+    package func hold(_ data: Data?, _ key: TileKey, _ metadata: TileMetadata) {
         let size = data?.count ?? 0
         let bytes = size + Self.overhead
         let entry = TileEntry(
             key: key, blob: data?.withUnsafeBytes { BlobDigest(hashing: $0) }, size: size, metadata: metadata,
             lastUsed: metadata.storedAt, recency: 0, isPinned: false)
         let tile = StoredTile(entry: entry, data: data, origin: .memory)
-        let until = clock.ticks() &+ Self.nanoseconds
+        let until = ticks() &+ Self.nanoseconds
         state.withLock { state in
             state.remove(key)
             // One large tile must not push all others out.
@@ -95,7 +95,7 @@ final class HeldTiles: Sendable {
     }
 
     /// Forgets a tile: it is stored now, or must not be kept.
-    func remove(_ key: TileKey) {
+    package func remove(_ key: TileKey) {
         state.withLock { if !$0.tiles.isEmpty { $0.remove(key) } }
     }
 }

@@ -1,0 +1,322 @@
+import CacheEngine
+import HTTPCaching
+import HTTPListener
+import HTTPTypes
+import NIOCore
+import TileCache
+import TileStore
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// One question for a tile to its servers: carries out what its fill says.
+///
+/// Belongs to its event loop and is used on it alone.
+final class TileAsking: @unchecked Sendable {
+    // Sendable so that it can wait for other threads and be called back on its loop; nothing is touched off the loop.
+
+    private let tiles: TileLoop
+    private let source: ServedSource
+    private let key: TileKey
+    /// What is stored, if there is something.
+    private let stored: Candidate?
+    private let isHeld: Bool
+    private let ticket: Fills.Ticket
+    private let isRefresh: Bool
+    private var fill: TileFill
+    private var slot: OriginSlots.Slot?
+    /// Where it stands in line for a slot.
+    private var place: (origin: String, number: UInt64)?
+    /// Cancels the request that is out.
+    private var cancel: (() -> Void)?
+    /// Until when this attempt may take, over all hosts (ticks).
+    private var attemptEnds: UInt64?
+    /// When the last request was sent (ticks).
+    private var sentAt: UInt64 = 0
+    private var answer = TransportResponse(head: HTTPResponse(status: .ok))
+    /// What is stored by now.
+    private var found: Candidate?
+    private var isStored = true
+    /// Why the last request had no answer.
+    private var error: TransportError?
+    private var events: [TileFill.Event] = []
+    private var isActing = false
+
+    /// - Parameters:
+    ///   - stored: What is stored of the tile, or held in memory (`isHeld`).
+    ///   - ticket: Its flight, which it lands.
+    ///   - isRefresh: Whether nobody waits for it.
+    init(
+        _ tiles: TileLoop, _ source: ServedSource, _ key: TileKey, _ stored: Candidate?, isHeld: Bool,
+        _ ticket: Fills.Ticket, isRefresh: Bool
+    ) {
+        self.tiles = tiles
+        self.source = source
+        self.key = key
+        self.stored = stored
+        self.isHeld = isHeld
+        self.ticket = ticket
+        self.isRefresh = isRefresh
+        let isAbsence = if case .some(.none) = stored?.body { true } else { false }
+        fill = TileFill(
+            source.use, stored: stored?.entry.metadata, isAbsence: isAbsence, isKept: true, harmless: .harmless,
+            group: source.hostGroup)
+    }
+
+    private var service: TileService { tiles.service }
+
+    /// Begins.
+    func start() {
+        // Whoever began the flight hears of it as its followers do; with the last of them it is given up.
+        let isWanted = service.flights.leaderLeft(ticket) { [loop = tiles.loop] in
+            loop.execute { self.take(.cancelled) }
+        }
+        take(isWanted ? .begin(looksAgain: !isRefresh) : .cancelled)
+    }
+
+    /// Hands an event to the fill, and does what it says.
+    private func take(_ event: TileFill.Event) {
+        events.append(event)
+        guard !isActing else { return }
+        isActing = true
+        defer { isActing = false }
+        while !events.isEmpty {
+            for action in fill.on(events.removeFirst(), at: tiles.time.now, ticks: service.clock.ticks()) {
+                perform(action)
+            }
+        }
+    }
+
+    private func perform(_ action: TileFill.Action) {
+        switch action {
+        case .lookAgain: take(.looked(isEnough: hasLanded()))
+        case .askQuestion:
+            let wait = service.health.wait(for: key.hashValue)
+            take(.question(wait, attempts: source.tiles.attempts))
+        case .prepare:
+            attemptEnds = nil
+            guard let tile = key.tile else { return take(.hookFailed) }
+            take(.prepared(tiles.request(for: tile, of: source)))
+        case .orderHosts(let own):
+            take(.hosts(service.mirrors.order(own, of: source.name, at: service.clock.ticks())))
+        case .noteHost(let host, let failed, let pause):
+            service.mirrors.note(host, failed: failed, pause: pause, at: service.clock.ticks())
+        case .countFailover: service.statistics.upstream(source.name) { $0.failovers += 1 }
+        case .askRest(let hosts):
+            take(.rest(service.mirrors.shortestRest(of: hosts, at: service.clock.ticks())))
+        // Terms are those of a download.
+        case .checkTerms: take(.terms(isAllowed: true))
+        case .askOrigin(let host): take(.origin(service.health.wait(forOrigin: host)))
+        case .takeSlot(let host): takeSlot(host)
+        case .giveSlot: giveSlot()
+        case .askLeave(let host): take(.leave(service.health.leave(for: host)))
+        case .abandonProbe(let host): service.health.abandoned(host)
+        case .send(let request, let first, let share): send(request, redirectedFrom: first, share)
+        case .check(let head): check(head)
+        case .reportClock(let host, let ahead):
+            if service.health.reportsClock(of: host) { service.clockIsAhead(key, host, seconds: ahead) }
+        case .store(let record, let isAbsence):
+            carryOut(.put(isAbsence ? nil : answer.body, record.intent.metadata))
+        case .update(let record):
+            guard let stored else { return take(.stored) }
+            carryOut(.update(stored, record, isHeld: isHeld))
+        case .forgetHeld: service.held.remove(key)
+        case .judge(let host, let judgement, let isSettled):
+            let isOfTile = isSettled || judgement != .answered
+            service.health.judge(host, isOfTile ? key.hashValue : nil, judgement, sentAt: sentAt)
+        case .pause(let pause): wait(pause)
+        case .end(let end): self.end(end)
+        }
+    }
+
+    /// Whether the flight before this one has brought the tile, after the one who asks had looked.
+    private func hasLanded() -> Bool {
+        // What the store cannot tell at once, or at all, is for the server.
+        guard let now = try? tiles.lookNow(key), case .found(let candidate) = now.lookup,
+            case .serve = LoadDecision.first(.standard, candidate.response.freshness, at: tiles.time.now)
+        else { return false }
+        found = candidate
+        return true
+    }
+
+    private func wait(_ pause: Duration) {
+        let (clock, loop) = (service.clock, tiles.loop)
+        Task {
+            // Nobody cancels it; an event that comes too late changes nothing.
+            try? await clock.sleep(pause)
+            loop.execute { self.take(.paused) }
+        }
+    }
+
+    // MARK: Slots
+
+    private func takeSlot(_ host: String) {
+        let loop = tiles.loop
+        let entered = service.slots.enter(host, ticket.urgency) { slot in loop.execute { self.granted(slot) } }
+        switch entered {
+        case .slot(let slot):
+            self.slot = slot
+            take(.slot)
+        case .waits(let number): place = (host, number)
+        }
+    }
+
+    /// The slot that it stood in line for.
+    private func granted(_ slot: OriginSlots.Slot) {
+        // One that was cancelled just before it got its slot gives it back.
+        guard place != nil else { return service.slots.leave(slot) }
+        place = nil
+        _ = ticket.urgency.watch(nil)
+        self.slot = slot
+        take(.slot)
+    }
+
+    private func giveSlot() {
+        if let slot { service.slots.leave(slot) }
+        slot = nil
+    }
+
+    // MARK: The request
+
+    private func send(_ request: HTTPRequest, redirectedFrom first: String?, _ share: Int?) {
+        let now = service.clock.ticks()
+        var timeout = source.tiles.timeout
+        if let share {
+            let end = attemptEnds ?? now &+ timeout.nanoseconds
+            attemptEnds = end
+            guard end > now else {
+                error = TransportError(.timeout, "\(request.host): no answer in time, nor from its mirrors")
+                return take(
+                    .noAnswer(TileFill.NoAnswer(OriginSetback(.unasked, .unreachable), mayPass: true, isTimeout: true)))
+            }
+            timeout = .nanoseconds(Int64(clamping: end - now)) / share
+        }
+        var outgoing = TransportRequest(head: request, bodyLimit: source.tiles.bodyLimit, timeout: timeout)
+        // The source's own hosts may lie in a private network, on whatever port.
+        outgoing.isRedirected = first.map { !isOwn(OriginHost(request), $0) } ?? false
+        sentAt = now
+        // A request that is not sent at all is answered before `send` returns.
+        var isOver = false
+        let cancel = service.origins.send(outgoing, on: tiles.loop) { result in
+            isOver = true
+            self.cancel = nil
+            self.received(result)
+        }
+        if !isOver { self.cancel = cancel }
+    }
+
+    private func isOwn(_ host: OriginHost, _ first: String) -> Bool {
+        host.name == OriginHost(scheme: host.scheme, authority: first).name
+            || service.mirrors.contains(hostName: host.name, of: source.name)
+    }
+
+    private func received(_ result: Result<TransportResponse, TransportError>) {
+        let took = service.clock.ticks() &- sentAt
+        switch result {
+        case .success(let response):
+            answer = response
+            let status = response.head.status.code
+            let saved = status == 304 ? stored?.entry.size ?? 0 : 0
+            service.statistics.upstream(source.name) {
+                $0.requests += 1
+                $0.add(status: status, bytes: response.body.count, seconds: Double(took) / 1e9)
+                $0.bytesSaved += saved
+            }
+            take(.answer(response.head, bytes: response.body.count, requestedAt: tiles.time.ago(nanoseconds: took)))
+        case .failure(let error):
+            self.error = error
+            service.statistics.upstream(source.name) {
+                $0.requests += 1
+                $0.failures += 1
+            }
+            take(.noAnswer(error.meaning))
+        }
+    }
+
+    /// Looks at the body; what has to be decompressed for that is not for the loop.
+    private func check(_ head: HTTPResponse) {
+        let (kind, body, fields) = (source.tiles.kind, answer.body, head.headerFields)
+        let objection: @Sendable () -> String? = {
+            kind.objection(to: body, mediaType: fields[.contentType], contentEncoding: fields[.contentEncoding])
+        }
+        guard body.count > Self.checkedAtOnce || fields[.contentEncoding] != nil || kind == .vector else {
+            return take(.checked(objection: objection()))
+        }
+        service.worker.run(on: tiles.loop) { _ in
+            objection()
+        } then: { result in
+            // It throws nothing.
+            self.take(.checked(objection: (try? result.get()) ?? nil))
+        }
+    }
+
+    /// Larger bodies are looked at on a thread that may take its time.
+    private static let checkedAtOnce = 64 << 10
+
+    // MARK: The store
+
+    private func carryOut(_ job: TileJob) {
+        let (key, held) = (key, service.held)
+        service.worker.run(on: tiles.loop) { store in
+            job.perform(key, store, held)
+        } then: { result in
+            if case .success(let outcome) = result { self.carriedOut(outcome) } else { self.take(.stored) }
+        }
+    }
+
+    private func carriedOut(_ outcome: TileJob.Outcome) {
+        // Somebody stored another tile since: that one counts.
+        found = outcome.current.map { Candidate($0) }
+        if outcome.isGone { isStored = false }
+        if let failure = outcome.failure {
+            isStored = false
+            service.notStored(key, failure)
+        }
+        take(.stored)
+    }
+
+    // MARK: The end
+
+    private func end(_ end: TileFill.End) {
+        if let place {
+            service.slots.giveUp(place.origin, place.number)
+            _ = ticket.urgency.watch(nil)
+        }
+        place = nil
+        if let cancel {
+            cancel()
+            service.statistics.upstream(source.name) { $0.requests += 1 }
+        }
+        cancel = nil
+        service.flights.land(ticket, news(of: end))
+    }
+
+    private func news(of end: TileFill.End) -> FillEnd {
+        switch end {
+        case .found: return found.map { .tile(TileNews($0, .found, isStored: true)) } ?? .again
+        case .brought(let record, let isAbsence, let keeping):
+            let body = isAbsence ? StoredBody.none : .memory(answer.body)
+            let candidate = Candidate(key: key, record.intent.metadata, body, nil)
+            return .tile(TileNews(candidate, .origin, isStored: isStored && keeping == .kept))
+        case .confirmed(let record):
+            if let found { return .tile(TileNews(found, .confirmed, isStored: true)) }
+            let candidate = Candidate(key: key, record.intent.metadata, stored?.body ?? .none, nil)
+            return .tile(TileNews(candidate, .confirmed, isStored: isStored))
+        case .failed(let failure): return .noTile(failure, retryAfter: failed(failure))
+        case .cancelled: return .again
+        }
+    }
+
+    /// Tells an operator of it.
+    ///
+    /// - Returns: When it makes sense to ask again, if that is known.
+    private func failed(_ failure: TileFill.Failure) -> Duration? {
+        let known = error.map { TileCacheError(.noAnswer, "\(key): \($0.message)", key: key, cause: $0) }
+        let said = FetchFailure(failure, key: key, known: known, now: service.clock.ticks()).error
+        service.noTile(key, said, isRefresh: isRefresh)
+        return said.retryAfter
+    }
+}

@@ -1,0 +1,83 @@
+import CacheEngine
+import HTTPListener
+import HTTPTypes
+import NIOCore
+import TileCache
+import TileStore
+
+/// What the tile routes have on each event loop; used on it alone.
+final class TileLoop {
+    let service: TileService
+    let loop: any EventLoop
+    let time: LoopTime
+    private var table: SourceTable
+    /// The fields of the requests to each source's server.
+    private var fields: [HTTPFields] = []
+
+    init(_ service: TileService, loop: any EventLoop, time: LoopTime) {
+        self.service = service
+        self.loop = loop
+        self.time = time
+        table = service.table
+        adopt(table)
+    }
+
+    /// Takes over sources that have changed.
+    func adopt(_ table: SourceTable) {
+        self.table = table
+        fields = table.sources.map { $0.tiles.requestFields(userAgent: service.userAgent) }
+    }
+
+    /// The request for a tile.
+    func request(for tile: TileAddress, of source: ServedSource) -> HTTPRequest {
+        let isCurrent = source.index < table.sources.count && table.sources[source.index] === source
+        return source.tiles.request(
+            for: tile,
+            isCurrent ? fields[source.index] : source.tiles.requestFields(userAgent: service.userAgent))
+    }
+
+    // MARK: Looking
+
+    /// What there is of a tile: stored, or held in memory because it could not be stored.
+    struct Found {
+        var lookup: Lookup
+        var isHeld = false
+    }
+
+    /// What can be told without waiting.
+    func lookNow(_ key: TileKey) throws -> Found {
+        let opened = try service.store.openNow(key, wholeUpTo: Candidate.wholeUpTo)
+        switch opened {
+        case .mustWait: return Found(lookup: .mustWait)
+        case .miss: return newest(key, nil)
+        case .tile(let tile): return newest(key, tile)
+        }
+    }
+
+    /// What there is, from a thread that may wait; finishes on the loop.
+    func look(_ key: TileKey, _ finish: @escaping @Sendable (Result<OpenedTile?, any Error>) -> Void) {
+        service.worker.run(on: loop) { store in
+            try store.open(key, wholeUpTo: Candidate.wholeUpTo)
+        } then: {
+            finish($0)
+        }
+    }
+
+    /// The newer of what is stored and what is held.
+    func newest(_ key: TileKey, _ stored: OpenedTile?) -> Found {
+        guard let held = service.held.tile(key),
+            held.entry.metadata.storedAt >= stored?.entry.metadata.storedAt ?? .distantPast
+        else { return Found(lookup: stored.map { .found(Candidate(key: key, $0, nil)) } ?? .miss) }
+        return Found(lookup: .found(Candidate(held)), isHeld: true)
+    }
+
+    // MARK: Asking
+
+    /// Has a stale tile refreshed, unless that is under way or has failed a moment ago.
+    func refresh(_ source: ServedSource, _ candidate: Candidate, isHeld: Bool) {
+        guard service.health.wait(for: candidate.key.hashValue) == nil,
+            let ticket = service.flights.keep(candidate.key, .refresh)
+        else { return }
+        TileAsking(self, source, candidate.key, candidate, isHeld: isHeld, ticket, isRefresh: true).start()
+    }
+}
