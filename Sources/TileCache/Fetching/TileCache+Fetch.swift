@@ -345,10 +345,3 @@ private struct FetchRun {
         }
     }
 }
-
-extension HTTPField.Name {
-    /// What any server may see: nothing of a source's own.
-    fileprivate static let harmless: Set<HTTPField.Name> = [
-        .userAgent, .accept, .acceptEncoding, .ifNoneMatch, .ifModifiedSince,
-    ]
-}

@@ -50,7 +50,7 @@ extension TileCache {
                 throw TileCacheError(.badRedirect, "\(resource.origin): more than \(Redirect.most) redirections")
             }
             redirects += 1
-            switch Redirect.next(response.head, to: resource.head, harmless: Self.harmless) {
+            switch Redirect.next(response.head, to: resource.head, harmless: HTTPField.Name.harmless) {
             case .follow(let next): request = next
             case .refuse(let why): throw TileCacheError(.badRedirect, "\(resource.origin) sent \(why)")
             }
@@ -77,10 +77,4 @@ extension TileCache {
         defer { resources.drivers.isOver(number) }
         return try await ResourceExchange(self, resource, inbox).run()
     }
-
-    /// What any server may see.
-    private static let harmless: Set<HTTPField.Name> = [
-        .userAgent, .accept, .acceptEncoding, .acceptLanguage, .cacheControl, .range, .ifRange, .ifNoneMatch,
-        .ifModifiedSince,
-    ]
 }
