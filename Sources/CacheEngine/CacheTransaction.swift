@@ -278,7 +278,16 @@ package struct CacheTransaction: Sendable {
             goesAlone = true
             guard answer.isFor(request) else { return goAlone(forwarding, now) }
             hasWaited = true
-            return act(.decide(request, .found(answer.candidate), at: now), now)
+            guard answer.isForEqualRequests else {
+                return act(.decide(request, .found(answer.candidate), at: now), now)
+            }
+            let stored = answer.candidate.response
+            let outcome = request.conditions.outcome(
+                for: stored.validators, status: stored.status.code, method: request.method, now: now)
+            guard outcome != .forward else { return goAlone(forwarding, now) }
+            return serve(
+                answer.candidate, age: stored.freshness.age(at: now), isStale: false, refresh: false, now)
+        case .failed(let trouble): return failed(trouble, forwarding, now)
         case .error(let status):
             guard let candidate = forwarding.candidate,
                 use.mayServe(candidate.response, after: .status(status), asking: request.asking, at: now)
@@ -300,18 +309,22 @@ package struct CacheTransaction: Sendable {
         case .confirmed(let candidate, let stored, let status):
             return end([.answer(candidate, stored, age: stored.freshness.age(at: now), status, .revalidated)])
         case .useStale(let candidate, let because): return useStale(candidate, because, forwarding, now)
-        case .failed(let trouble):
-            if let candidate = forwarding.candidate,
-                use.mayServe(candidate.response, after: .unreachable, asking: request.asking, at: now)
-            {
-                return useStale(candidate, nil, forwarding, now)
-            }
-            let mustRevalidate = forwarding.candidate?.response.freshness.mustRevalidate ?? false
-            var status = CacheStatus(cache: use.name)
-            status.forward = forwarding.cause
-            return end([.refuse(.after(trouble, mustRevalidate: mustRevalidate), status)])
+        case .failed(let trouble): return failed(trouble, forwarding, now)
         case .ended: return end([.abort])
         }
+    }
+
+    /// There is no answer: from what is stored, where that is allowed, else an error.
+    private mutating func failed(_ trouble: OriginTrouble, _ forwarding: Forwarding, _ now: HTTPDate) -> [Action] {
+        if let candidate = forwarding.candidate,
+            use.mayServe(candidate.response, after: .unreachable, asking: request.asking, at: now)
+        {
+            return useStale(candidate, nil, forwarding, now)
+        }
+        let mustRevalidate = forwarding.candidate?.response.freshness.mustRevalidate ?? false
+        var status = CacheStatus(cache: use.name)
+        status.forward = forwarding.cause
+        return end([.refuse(.after(trouble, mustRevalidate: mustRevalidate), status)])
     }
 
     /// Answers from what is stored, because the origin cannot.

@@ -13,11 +13,11 @@ struct FillTests {
 
     private func run(
         _ request: CacheRequest, stored: Candidate? = nil, hasOwner: Bool = true, isProbe: Bool = false,
-        _ events: [Event]
+        use: CacheUse = MachineLab.use, cause: CacheStatus.Forward = .stale, _ events: [Event]
     ) -> [String] {
-        let cause: CacheStatus.Forward = stored == nil ? .uriMiss : .stale
+        let cause: CacheStatus.Forward = stored == nil ? .uriMiss : cause
         var fill = Fill(
-            request, Forwarding(request, stored, cause), MachineLab.use, MachineLab.scope, hasOwner: hasOwner,
+            request, Forwarding(request, stored, cause), use, MachineLab.scope, hasOwner: hasOwner,
             isProbe: isProbe)
         return events.map { event in
             fill.on(event, at: MachineLab.now).map(\.word).joined(separator: ", ")
@@ -281,5 +281,56 @@ struct FillTests {
                 try MachineLab.request(),
                 [.begin(looksAgain: false), head(200, keep), .ended, .stored(StoreJob.Outcome(isStored: false), body)]
             ).last == "end: held")
+    }
+
+    // MARK: Where all who ask are one
+
+    @Test
+    func aFailureIsToldToAllWhoWaitWhereTheyAreOne() throws {
+        let request = try MachineLab.request()
+        let troubles: [(OriginTrouble, String)] = [
+            (.unreachable("x"), "failed"), (.connectTimeout, "failed"), (.timeout, "failed"), (.closed, "failed"),
+            (.malformed("x"), "failed"), (.overloaded, "failed"), (.leftAlone, "failed"), (.clientTooSlow, "alone"),
+            (.cancelled, "alone"), (.clientMayBeGone, "again"),
+        ]
+        for (trouble, word) in troubles {
+            let events: [Event] = [.begin(looksAgain: false), .failed(trouble)]
+            let own = run(request, use: MachineLab.oneAsker, events).last
+            #expect(own?.hasSuffix("end: \(word)") == true, "\(trouble)")
+            let others = trouble == .clientMayBeGone ? "again" : "alone"
+            #expect(run(request, events).last?.hasSuffix("end: \(others)") == true, "\(trouble)")
+        }
+        // Nobody has broken a host that is left alone just now.
+        #expect(
+            run(request, use: MachineLab.oneAsker, [.begin(looksAgain: false), .failed(.leftAlone)]).last
+                == "owner: failed, end: failed")
+    }
+
+    @Test
+    func anAnswerThatMustBeConfirmedIsForAllWhoWaitWhereTheyAreOne() throws {
+        let request = try MachineLab.request()
+        let body = HeldBody(Data("whole".utf8))
+        let events: [Event] = [
+            .begin(looksAgain: false), head(200, [.cacheControl: "no-cache", .eTag: "\"1\""]), .ended,
+            .stored(StoreJob.Outcome(), body),
+        ]
+        #expect(
+            run(request, use: MachineLab.oneAsker, events)
+                == ["ask", "origin is there, of use, owner: 200 stored, collect", "store", "end: held for equals"])
+        #expect(run(request, events)[1].contains("followers: alone"))
+        let confirmed: [Event] = [
+            .begin(looksAgain: false), head(304, [.eTag: "\"1\"", .cacheControl: "no-cache"], length: nil),
+            .updated(StoreJob.Outcome()),
+        ]
+        let stored = try MachineLab.stored("no-cache")
+        #expect(
+            run(request, stored: stored, use: MachineLab.oneAsker, confirmed).last
+                == "of use, owner: confirmed, end: held for equals")
+        #expect(run(request, stored: stored, confirmed).last == "of no use, owner: confirmed, end: alone")
+        // What must not be stored is for no other request.
+        #expect(
+            run(
+                request, use: MachineLab.oneAsker, [.begin(looksAgain: false), head(200, [.cacheControl: "no-store"])]
+            ).last?.contains("followers: alone") == true)
     }
 }

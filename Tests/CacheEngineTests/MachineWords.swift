@@ -44,7 +44,8 @@ extension FillEnd {
     var word: String {
         switch self {
         case .stored: "stored"
-        case .held: "held"
+        case .held(let answer): answer.isForEqualRequests ? "held for equals" : "held"
+        case .failed: "failed"
         case .error(let status): "error \(status)"
         case .alone: "alone"
         case .again: "again"

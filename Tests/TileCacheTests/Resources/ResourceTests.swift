@@ -150,7 +150,6 @@ struct ResourceTests: ResourceSuite {
         #expect(lab.transport.cancelled == 1)
         #expect(lab.cache.resources.flights.count == 0)
         #expect(lab.cache.resources.changes.count == 0)
-        #expect(lab.cache.resources.budget.isUnused)
     }
 
     @Test
