@@ -21,9 +21,9 @@ package struct CacheTransaction: Sendable {
         case written(waited: Bool)
         /// The answer to ``Action/askLeave``.
         case leave(OriginHealth.Leave)
-        /// The answer to ``Action/fetch(_:_:isProbe:)``: its own fill has been begun.
+        /// The answer to ``Action/fetch(_:_:probe:)``: its own fill has been begun.
         case leads
-        /// The answer to ``Action/fetch(_:_:isProbe:)``: it waits for somebody else's.
+        /// The answer to ``Action/fetch(_:_:probe:)``: it waits for somebody else's.
         case follows
         /// What became of the fill that it follows.
         case heard(FillEnd)
@@ -44,9 +44,9 @@ package struct CacheTransaction: Sendable {
         /// Ask whether the origin is left alone; ``Event/leave(_:)`` follows.
         case askLeave
         /// The leave to try the origin was not used.
-        case abandonProbe
+        case abandonProbe(UInt64)
         /// Ask the origin, or wait for another who does; ``Event/leads`` or ``Event/follows`` comes of it.
-        case fetch(Forwarding, Joining, isProbe: Bool)
+        case fetch(Forwarding, Joining, probe: UInt64?)
         /// Have ``Event/patienceOver`` come when the time to wait for others is over; it runs from the first time on.
         case startPatience
         /// Hear no more of the fill that it follows.
@@ -109,7 +109,8 @@ package struct CacheTransaction: Sendable {
     private var cause = CacheStatus.Forward.uriMiss
     private var hasAwaitedWrites = false
     private var patienceIsOver = false
-    private var isProbe = false
+    /// The number of the leave to try an origin that has failed, until it is used.
+    private var probe: UInt64?
 
     package init(_ request: CacheRequest, _ use: CacheUse) {
         self.request = request
@@ -126,8 +127,7 @@ package struct CacheTransaction: Sendable {
         case (.clientGone, let before):
             state = .over
             let follows = if case .following = before { true } else { false }
-            let unused: [Action] = isProbe ? [.abandonProbe] : []
-            isProbe = false
+            let unused = abandonProbe()
             return (follows ? [.leaveFill] : []) + unused + [.done]
         case (.begin, .idle):
             guard request.isForCache else { return act(.decide(request, .miss, at: now), now) }
@@ -139,7 +139,7 @@ package struct CacheTransaction: Sendable {
         case (.leave(let leave), .askingLeave(let forwarding)): return take(leave, forwarding, now)
         case (.leads, .fetching(let forwarding)):
             // The fill judges the origin from now on.
-            isProbe = false
+            probe = nil
             // A fill of the fixed use is nobody's own: who began it hears of it as all others do.
             state = use.requests == .fixed ? .following(forwarding) : .leading(forwarding)
             return []
@@ -150,8 +150,7 @@ package struct CacheTransaction: Sendable {
                 hasWaited = true
                 return []
             }
-            defer { isProbe = false }
-            return (isProbe ? [.abandonProbe] : []) + [.startPatience]
+            return abandonProbe() + [.startPatience]
         case (.heard(let news), .following(let forwarding)): return heard(news, forwarding, now)
         case (.patienceOver, .following(let forwarding)):
             patienceIsOver = true
@@ -173,17 +172,21 @@ package struct CacheTransaction: Sendable {
 
     private mutating func end(_ actions: [Action]) -> [Action] {
         state = .over
-        let unused: [Action] = isProbe ? [.abandonProbe] : []
-        isProbe = false
-        return actions + unused + [.done]
+        return actions + abandonProbe() + [.done]
+    }
+
+    private mutating func abandonProbe() -> [Action] {
+        defer { probe = nil }
+        return probe.map { [.abandonProbe($0)] } ?? []
     }
 
     // MARK: Decisions
 
     private mutating func act(_ decision: CacheDecision, _ now: HTTPDate) -> [Action] {
-        if case .serve = decision { return proceed(decision, now) }
-        // Who has seen an answer's end must find it here, so what is just being stored for the URL is waited for, once.
-        // Of the fixed use nothing is being stored once its flight has landed.
+        if case .serve(_, _, _, refresh: false) = decision { return proceed(decision, now) }
+        // Read-your-writes: a client that saw the end of a response must find it here. So what is just being stored for the
+        // URL is waited for, once; not for a hit, as whoever replaces a fresh response makes it stale first
+        // (`Invalidations.replaced`). Of the fixed use nothing is being stored once its flight has landed.
         guard let key = request.key, request.isForCache, use.requests == .clients, !hasAwaitedWrites else {
             return proceed(decision, now)
         }
@@ -229,7 +232,7 @@ package struct CacheTransaction: Sendable {
     private mutating func forward(_ forwarding: Forwarding, _ now: HTTPDate) -> [Action] {
         // Where stale is forbidden whatever happens, the origin is asked whatever has happened. A fill of the fixed use asks
         // for leave itself.
-        guard let candidate = forwarding.candidate, !isProbe, use.requests == .clients,
+        guard let candidate = forwarding.candidate, probe == nil, use.requests == .clients,
             use.mayServe(candidate.response, after: .unreachable, asking: request.asking, at: now)
         else { return fetch(forwarding) }
         state = .askingLeave(forwarding)
@@ -241,7 +244,7 @@ package struct CacheTransaction: Sendable {
     ) -> [Action] {
         switch leave {
         case .ask: break
-        case .probe: isProbe = true
+        case .probe(let number): probe = number
         case .wait(let failure, _):
             guard let candidate = forwarding.candidate else { break }
             // An origin that asked to be left alone (a 429 with Retry-After too) cannot answer: an error of RFC 5861 §4.
@@ -261,7 +264,7 @@ package struct CacheTransaction: Sendable {
         } else {
             joining = forwarding.mayCollapse && !goesAlone && !patienceIsOver ? .shared : .closed
         }
-        return [.fetch(forwarding, joining, isProbe: isProbe)]
+        return [.fetch(forwarding, joining, probe: probe)]
     }
 
     /// Asks by itself, after waiting for somebody else's answer was in vain.
@@ -283,7 +286,16 @@ package struct CacheTransaction: Sendable {
             goesAlone = true
             guard answer.isFor(request) else { return goAlone(forwarding, now) }
             hasWaited = true
-            return act(.decide(request, .found(answer.candidate), at: now), now)
+            guard answer.isForEqualRequests else {
+                return act(.decide(request, .found(answer.candidate), at: now), now)
+            }
+            let stored = answer.candidate.response
+            let outcome = request.conditions.outcome(
+                for: stored.validators, status: stored.status.code, method: request.method, now: now)
+            guard outcome != .forward else { return goAlone(forwarding, now) }
+            return serve(
+                answer.candidate, age: stored.freshness.age(at: now), isStale: false, refresh: false, now)
+        case .failed(let trouble): return failed(trouble, forwarding, now)
         case .error(let status):
             guard let candidate = forwarding.candidate,
                 use.mayServe(candidate.response, after: .status(status), asking: request.asking, at: now)
@@ -348,16 +360,7 @@ package struct CacheTransaction: Sendable {
         case .confirmed(let candidate, let stored, let status):
             return end([.answer(candidate, stored, age: stored.freshness.age(at: now), status, .revalidated)])
         case .useStale(let candidate, let because): return useStale(candidate, because, forwarding, now)
-        case .failed(let trouble):
-            if let candidate = forwarding.candidate,
-                use.mayServe(candidate.response, after: .unreachable, asking: request.asking, at: now)
-            {
-                return useStale(candidate, nil, forwarding, now)
-            }
-            let mustRevalidate = forwarding.candidate?.response.freshness.mustRevalidate ?? false
-            var status = CacheStatus(cache: use.name)
-            status.forward = forwarding.cause
-            return end([.refuse(.after(trouble, mustRevalidate: mustRevalidate), status)])
+        case .failed(let trouble): return failed(trouble, forwarding, now)
         case .ended: return end([.abort])
         }
     }
@@ -372,6 +375,19 @@ package struct CacheTransaction: Sendable {
         status.timeToLive = freshness.expires.seconds(since: now)
         status.detail = failure == .unreachable ? "origin-unreachable" : "stale-if-error"
         return end([.answer(candidate, candidate.response, age: freshness.age(at: now), status, .stale)])
+    }
+
+    /// There is no answer: from what is stored, where that is allowed, else an error.
+    private mutating func failed(_ trouble: OriginTrouble, _ forwarding: Forwarding, _ now: HTTPDate) -> [Action] {
+        if let candidate = forwarding.candidate,
+            use.mayServe(candidate.response, after: .unreachable, asking: request.asking, at: now)
+        {
+            return useStale(candidate, nil, forwarding, now)
+        }
+        let mustRevalidate = forwarding.candidate?.response.freshness.mustRevalidate ?? false
+        var status = CacheStatus(cache: use.name)
+        status.forward = forwarding.cause
+        return end([.refuse(.after(trouble, mustRevalidate: mustRevalidate), status)])
     }
 
     /// Answers from what is stored, because the origin cannot.

@@ -40,6 +40,11 @@ package struct CacheUse: Sendable {
     package var countsRefusals = false
     /// Whether what is stored is served whenever the origin fails, though its directives forbid it: the owner's choice.
     package var servesStaleAlways = false
+    /// Whether those who wait for another's request take what becomes of it for their own, also where that cannot be stored
+    /// for others: a failure, or an answer that must be confirmed before each further use.
+    ///
+    /// So it is where all who ask are one: an app, or the cache with requests of its own. The clients of a proxy are not.
+    package var sharesOutcomes = false
     /// The largest body that is stored.
     package var storedBodyBytes: Int
     /// The name of the cache in `Cache-Status` (RFC 9211 §2).
@@ -68,6 +73,7 @@ package struct CacheUse: Sendable {
         absentLifetime = absent
         self.staleOnError = staleOnError
         countsRefusals = true
+        sharesOutcomes = true
         self.storedBodyBytes = storedBodyBytes
         self.name = name
     }

@@ -76,9 +76,11 @@ package struct Fill: Sendable {
         /// Give the question up, and its connection.
         case cancelOrigin
         /// Tell what became of the question, for those who could do without an answer.
-        case judge(OriginHealth.Judgement)
+        ///
+        /// With the number of the leave to try an origin that has failed, if it had one.
+        case judge(OriginHealth.Judgement, probe: UInt64?)
         /// The leave to try the origin was not used.
-        case abandonProbe
+        case abandonProbe(UInt64)
         /// Tell an operator that there is no answer.
         case report(OriginTrouble)
         /// Before the answer goes on: wait for what is being stored for these URLs and let nothing from before be stored
@@ -133,14 +135,14 @@ package struct Fill: Sendable {
     private var hasOwner: Bool
     private var hasHead = false
     /// Others wait for what becomes of this question to an origin that has failed.
-    private var isProbe: Bool
+    private var probe: UInt64?
 
     /// - Parameters:
     ///   - hasOwner: Whether it is begun for a transaction; a refresh in the background is not.
-    ///   - isProbe: Whether ``OriginHealth`` has given it leave to try an origin that has failed.
+    ///   - probe: The number of the leave that ``OriginHealth`` has given it to try an origin that has failed.
     package init(
         _ request: CacheRequest, _ forwarding: Forwarding, _ use: CacheUse, _ scope: ResourceScope, hasOwner: Bool,
-        isProbe: Bool
+        probe: UInt64?
     ) {
         self.request = request
         asked = request
@@ -149,7 +151,7 @@ package struct Fill: Sendable {
         self.use = use
         self.scope = scope
         self.hasOwner = hasOwner
-        self.isProbe = isProbe
+        self.probe = probe
     }
 
     /// Whether it is over.
@@ -184,7 +186,7 @@ package struct Fill: Sendable {
             state = .storing(intent)
             return [.store(intent)]
         case (.stored(let outcome, let body), .storing(let intent)):
-            return end(outcome.isStored ? .stored : held(intent, body))
+            return end(news(of: intent, isStored: outcome.isStored, body, now))
         case (.mayNotStore, .storing): return end(.alone)
         case (.updated(let outcome), .updating(let candidate, let stored, let job)):
             return updated(outcome, candidate, stored, job, now)
@@ -204,9 +206,14 @@ package struct Fill: Sendable {
 
     private mutating func end(_ news: FillEnd, _ actions: [Action] = []) -> [Action] {
         state = .over
-        let unused: [Action] = isProbe ? [.abandonProbe] : []
-        isProbe = false
+        let unused: [Action] = probe.map { [.abandonProbe($0)] } ?? []
+        probe = nil
         return actions + unused + [.end(news)]
+    }
+
+    private mutating func judge(_ judgement: OriginHealth.Judgement) -> Action {
+        defer { probe = nil }
+        return .judge(judgement, probe: probe)
     }
 
     // MARK: The head
@@ -215,9 +222,8 @@ package struct Fill: Sendable {
         _ raw: HTTPResponse, _ length: Int64?, _ requestedAt: HTTPDate, _ now: HTTPDate
     ) -> [Action] {
         hasHead = true
-        isProbe = false
         let status = raw.status.code
-        let judgement = Action.judge(Self.judgement(of: raw, now))
+        let judgement = judge(Self.judgement(of: raw, now))
         let decision = OriginDecision.decide(
             raw, to: asked, forwarding, use, requestedAt: requestedAt, receivedAt: now)
         switch decision {
@@ -238,7 +244,7 @@ package struct Fill: Sendable {
             return [judgement, .cancelOrigin] + ask()
         case .badGateway:
             let trouble = OriginTrouble.malformed("a 304 to a request without conditions")
-            return end(.alone, [judgement, .cancelOrigin, .report(trouble), .tellOwner(.failed(trouble))])
+            return end(news(of: trouble), [judgement, .cancelOrigin, .report(trouble), .tellOwner(.failed(trouble))])
         }
     }
 
@@ -263,6 +269,7 @@ package struct Fill: Sendable {
             Invalidations.superseded(by: raw, to: request, first, use, isStored: intent != nil)
             ?? Invalidations.job(
                 for: raw, to: request, forwarding.candidate, scope, use, length: length, now: now)
+            ?? Invalidations.replaced(by: intent, to: request, first, now: now)
         guard let job else { return pass(response, length, intent, now) }
         // Who gets the answer to a change may rely on not being shown the past.
         var gone: [TileKey] = []
@@ -276,7 +283,7 @@ package struct Fill: Sendable {
     ) -> [Action] {
         let isTooLarge = length.map { $0 > Int64(use.storedBodyBytes) } ?? false
         let intent = request.method == .get && !isTooLarge ? intent : nil
-        let isOfUse = intent?.isReusable(at: now) ?? false
+        let isOfUse = intent.map { use.sharesOutcomes || $0.isReusable(at: now) } ?? false
         var actions = remember(wasOfUse: isOfUse)
         if !isOfUse { actions.append(.sendFollowersAway(.alone)) }
         var status = CacheStatus(cache: use.name)
@@ -333,25 +340,27 @@ package struct Fill: Sendable {
         // It was removed or replaced meanwhile: those who wait look for what is there now.
         case .refresh where !outcome.isCurrent:
             return end(.again, [.tellOwner(.confirmed(candidate, stored, confirmation(stored, isStored: false, now)))])
-        case .refresh(_, let metadata) where !outcome.isStored:
-            let held = Candidate(key: candidate.key, metadata, candidate.body, candidate.owner)
-            let answer = HeldAnswer(held, vary: [], for: request.fields)
-            return confirmed(candidate, stored, isStored: false, held: answer, now)
+        case .refresh(_, let metadata):
+            let isOnce = use.sharesOutcomes && !stored.isReusable(at: now)
+            let current = Candidate(key: candidate.key, metadata, candidate.body, candidate.owner)
+            let answer = HeldAnswer(current, vary: [], for: request.fields, isForEqualRequests: isOnce)
+            let isHeld = isOnce || !outcome.isStored
+            return confirmed(candidate, stored, isStored: outcome.isStored, held: isHeld ? answer : nil, now)
         // A moved response answers other requests than before: those who wait ask by themselves.
-        case .refresh, .move, .put: return confirmed(candidate, stored, isStored: outcome.isStored, held: nil, now)
+        case .move, .put: return confirmed(candidate, stored, isStored: outcome.isStored, held: nil, now)
         case .remove: return confirmed(candidate, stored, isStored: false, held: nil, now)
         }
     }
 
-    /// - Parameter held: The answer for those who wait, if it could not be stored.
+    /// - Parameter held: The answer for those who wait, if it could not be stored, or must not be used again unasked.
     private mutating func confirmed(
         _ candidate: Candidate, _ stored: StoredResponse, isStored: Bool, held: HeldAnswer?, _ now: HTTPDate
     ) -> [Action] {
         let status = confirmation(stored, isStored: isStored, now)
-        let isReusable = (isStored || held != nil) && !stored.freshness.noCache && stored.freshness.isFresh(at: now)
-        let news = isReusable ? held.map { FillEnd.held($0) } ?? .stored : .alone
-        return end(
-            news, remember(wasOfUse: isReusable) + [.tellOwner(.confirmed(candidate, stored, status))])
+        let isOfUse =
+            held.map { $0.isForEqualRequests || stored.isReusable(at: now) } ?? (isStored && stored.isReusable(at: now))
+        let news = isOfUse ? held.map { FillEnd.held($0) } ?? .stored : .alone
+        return end(news, remember(wasOfUse: isOfUse) + [.tellOwner(.confirmed(candidate, stored, status))])
     }
 
     private func confirmation(_ stored: StoredResponse, isStored: Bool, _ now: HTTPDate) -> CacheStatus {
@@ -365,12 +374,25 @@ package struct Fill: Sendable {
 
     // MARK: The end
 
-    /// Those who wait are answered also where nothing can be stored: a full disk must not send each of them to the origin.
-    private func held(_ intent: OriginDecision.StoreIntent, _ body: HeldBody?) -> FillEnd {
+    /// What those who wait are told of an answer that is complete.
+    ///
+    /// They are answered also where nothing can be stored: a full disk must not send each of them to the origin.
+    private func news(
+        of intent: OriginDecision.StoreIntent, isStored: Bool, _ body: HeldBody?, _ now: HTTPDate
+    ) -> FillEnd {
+        let isOnce = use.sharesOutcomes && !intent.isReusable(at: now)
+        if isStored, !isOnce { return .stored }
         guard let key = request.key, let body else { return .alone }
         let bytes = isBodiless(intent.status) ? StoredBody.none : .memory(body.data)
         let candidate = Candidate(key: key, intent.metadata, bytes, body)
-        return .held(HeldAnswer(candidate, vary: intent.vary, for: request.fields))
+        return .held(HeldAnswer(candidate, vary: intent.vary, for: request.fields, isForEqualRequests: isOnce))
+    }
+
+    /// What those who wait are told when there is no answer.
+    private func news(of trouble: OriginTrouble) -> FillEnd {
+        // A connection that was given up says nothing about the answer.
+        if trouble == .clientMayBeGone { return .again }
+        return use.sharesOutcomes && trouble.isForAll ? .failed(trouble) : .alone
     }
 
     private mutating func failed(_ trouble: OriginTrouble) -> [Action] {
@@ -381,14 +403,12 @@ package struct Fill: Sendable {
         }
         var actions: [Action] = []
         if trouble.isOrigins(hasHead: hasHead) {
-            isProbe = false
             let blame: OriginSetback.Blame = trouble.isConnecting ? .unconnected : .silent
-            actions.append(.judge(.failed(OriginSetback(blame, .unreachable))))
+            actions.append(judge(.failed(OriginSetback(blame, .unreachable))))
         }
         if trouble.isReported { actions.append(.report(trouble)) }
         actions.append(.tellOwner(.failed(trouble)))
-        // A connection that was given up says nothing about the answer.
-        return end(trouble == .clientMayBeGone ? .again : .alone, actions)
+        return end(news(of: trouble), actions)
     }
 
     private mutating func ownerLeft(others: Bool) -> [Action] {
@@ -404,4 +424,9 @@ package struct Fill: Sendable {
         case .over: return []
         }
     }
+}
+
+extension StoredResponse {
+    /// Whether it may answer others without asking the origin.
+    fileprivate func isReusable(at now: HTTPDate) -> Bool { !freshness.noCache && freshness.isFresh(at: now) }
 }

@@ -7,8 +7,10 @@ package typealias Fills = Flights<TileKey, FillEnd>
 package enum FillEnd: Sendable {
     /// The answer is stored: look again.
     case stored
-    /// The answer could not be stored, and is shared with those who wait.
+    /// The answer could not be stored, or must not be used again unasked, and is shared with those who wait.
     case held(HeldAnswer)
+    /// There was no answer, and that is the outcome for all who wait (``CacheUse/sharesOutcomes``).
+    case failed(OriginTrouble)
     /// The origin answered with an error of this status: what is stored may stand in (RFC 5861 §4); else ask alone.
     case error(status: Int)
     /// The answer is of no use to others, or there was none: ask alone, without joining again.

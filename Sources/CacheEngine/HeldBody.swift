@@ -29,12 +29,12 @@ package final class StagingBudget: Sendable {
     package var isUnused: Bool { used.withLock { $0 == 0 } }
 }
 
-/// A body that has been collected, with its part of the budget, which it gives back at its end.
+/// A body that has been collected, with its part of a budget if there is one, which it gives back at its end.
 package final class HeldBody: Sendable {
     /// All of it.
     package let data: Data
     private let taken: Int
-    private let budget: StagingBudget
+    private let budget: StagingBudget?
 
     /// - Parameter taken: What has been taken from the budget for it.
     package init(_ data: Data, _ taken: Int, _ budget: StagingBudget) {
@@ -43,5 +43,12 @@ package final class HeldBody: Sendable {
         self.budget = budget
     }
 
-    deinit { budget.give(taken) }
+    /// A body that somebody has in memory anyway, and that no budget accounts for.
+    package init(_ data: Data) {
+        self.data = data
+        taken = 0
+        budget = nil
+    }
+
+    deinit { budget?.give(taken) }
 }

@@ -25,9 +25,14 @@ package struct Candidate: Sendable {
     package static let wholeUpTo = 120 << 10
 }
 
-/// An answer that could not be stored, on a full disk say: held in memory for those who have been waiting for it.
+/// An answer that is not in the store for others: held in memory for those who have been waiting for it.
 package struct HeldAnswer: Sendable {
     package let candidate: Candidate
+    /// Whether it must not be used again without asking the origin (`no-cache`, stale at once).
+    ///
+    /// Then it answers only requests that are equal in all their fields: each of them would have been answered by the
+    /// origin, which may look at any field. If not, it could not be stored, on a full disk say, and `Vary` decides.
+    package let isForEqualRequests: Bool
     /// The request fields that chose it.
     private let vary: [HTTPField.Name]
     private let fields: HTTPFields
@@ -35,15 +40,19 @@ package struct HeldAnswer: Sendable {
     /// - Parameters:
     ///   - vary: The names of the request fields that chose it.
     ///   - request: The request that it answers.
-    package init(_ candidate: Candidate, vary: [HTTPField.Name], for request: HTTPFields) {
+    package init(
+        _ candidate: Candidate, vary: [HTTPField.Name], for request: HTTPFields, isForEqualRequests: Bool = false
+    ) {
         self.candidate = candidate
         self.vary = vary
+        self.isForEqualRequests = isForEqualRequests
         fields = request
     }
 
     /// Whether it answers a request for the same URL.
     package func isFor(_ request: CacheRequest) -> Bool {
-        vary.isEmpty
+        if isForEqualRequests { return request.fields == fields }
+        return vary.isEmpty
             || Vary.fields(vary).selectionText(for: request.fields) == Vary.fields(vary).selectionText(for: fields)
     }
 }

@@ -18,6 +18,8 @@ package enum OriginTrouble: Hashable, Sendable {
     case clientMayBeGone
     /// The one who asked gave up.
     case cancelled
+    /// It failed lately, and is not asked for now.
+    case leftAlone
 
     /// Whether there was no connection in the first place.
     var isConnecting: Bool {
@@ -33,12 +35,25 @@ package enum OriginTrouble: Hashable, Sendable {
         switch self {
         case .unreachable, .connectTimeout: true
         case .timeout, .closed, .malformed: !hasHead
-        case .overloaded, .clientTooSlow, .clientMayBeGone, .cancelled: false
+        case .overloaded, .clientTooSlow, .clientMayBeGone, .cancelled, .leftAlone: false
+        }
+    }
+
+    /// Whether it is the same for everybody who asks, and not about the one who did.
+    var isForAll: Bool {
+        switch self {
+        case .unreachable, .connectTimeout, .timeout, .closed, .malformed, .overloaded, .leftAlone: true
+        case .clientTooSlow, .clientMayBeGone, .cancelled: false
         }
     }
 
     /// Whether an operator is told of it.
-    var isReported: Bool { self != .cancelled && self != .clientMayBeGone }
+    var isReported: Bool {
+        switch self {
+        case .cancelled, .clientMayBeGone, .leftAlone: false
+        default: true
+        }
+    }
 }
 
 /// An answer of the cache's own: an error, in a few words.
@@ -65,6 +80,7 @@ package struct Refusal: Hashable, Sendable {
             Refusal(status: 408, words: "The request came too slowly, and others needed its place.")
         case .clientMayBeGone: Refusal(status: 503, words: "The connection was ended, and others needed its place.")
         case .overloaded: Refusal(status: 503, words: "The origin has too much to do.")
+        case .leftAlone: Refusal(status: 503, words: "The origin failed lately, and is not asked for now.")
         case .unreachable, .closed, .malformed, .cancelled:
             Refusal(status: mustRevalidate ? 504 : 502, words: "The origin gave no answer.")
         }

@@ -55,6 +55,10 @@ package enum Redirect: Equatable {
 }
 
 extension Set<HTTPField.Name> {
-    /// What any server may see of a request for a tile: nothing of a source's own.
-    package static let harmless: Self = [.userAgent, .accept, .acceptEncoding, .ifNoneMatch, .ifModifiedSince]
+    /// The fields that go to another host too when a request is redirected there: nothing that a source, an app or a hook may
+    /// have put a secret into.
+    package static let harmless: Self = [
+        .userAgent, .accept, .acceptEncoding, .acceptLanguage, .cacheControl, .range, .ifRange, .ifNoneMatch,
+        .ifModifiedSince,
+    ]
 }

@@ -37,6 +37,8 @@ package enum StoreJob: Sendable {
     package struct Outcome: Sendable {
         /// Whether the store has what the job was to leave there.
         package var isStored = true
+        /// Whether it is not stored because it is larger than the whole capacity.
+        package var isTooLarge = false
         /// Where a response's body lies now.
         package var place: (key: TileKey, blob: BlobDigest)?
 
@@ -139,7 +141,7 @@ extension StoreJob.Outcome {
         switch outcome {
         case .stored(let blob, _): place = blob.map { (key, $0) }
         case .olderThanStored: isStored = false
-        case .largerThanCapacity: isStored = false
+        case .largerThanCapacity: (isStored, isTooLarge) = (false, true)
         }
     }
 }

@@ -11,8 +11,10 @@ struct CacheTransactionTests {
     private typealias Event = CacheTransaction.Event
 
     /// The words of what is done after each event.
-    private func run(_ request: CacheRequest, _ events: [Event]) -> [String] {
-        var transaction = CacheTransaction(request, MachineLab.use)
+    private func run(
+        _ request: CacheRequest, use: CacheUse = MachineLab.use, _ events: [Event]
+    ) -> [String] {
+        var transaction = CacheTransaction(request, use)
         return events.map { event in
             transaction.on(event, at: MachineLab.now).map(\.word).joined(separator: ", ")
         }
@@ -64,6 +66,54 @@ struct CacheTransactionTests {
         #expect(run(request, follow + [.heard(.held(held))]).last == "answer miss, done")
         let other = HeldAnswer(try MachineLab.stored("max-age=1000"), vary: [.accept], for: [.accept: "other"])
         #expect(run(request, follow + [.heard(.held(other))]).last == "fetch unlisted uri-miss")
+    }
+
+    @Test
+    func aFollowerTakesTheFailureForItsOwnAndServesStaleWhereItMay() throws {
+        let request = try MachineLab.request()
+        let miss: [Event] = [.begin, .looked(.miss), .written(waited: false), .follows]
+        #expect(run(request, use: MachineLab.oneAsker, miss + [.heard(.failed(.closed))]).last == "refuse 502, done")
+        #expect(run(request, use: MachineLab.oneAsker, miss + [.heard(.failed(.leftAlone))]).last == "refuse 503, done")
+        func follow(_ control: String) throws -> [Event] {
+            let stored = Event.looked(.found(try MachineLab.stored(control)))
+            return [.begin, stored, .written(waited: false), .leave(.ask), .follows]
+        }
+        #expect(
+            run(request, use: MachineLab.oneAsker, try follow("max-age=1") + [.heard(.failed(.closed))]).last
+                == "answer stale (origin-unreachable), done")
+        let strict = try MachineLab.stored("max-age=1, must-revalidate")
+        #expect(
+            run(
+                request, use: MachineLab.oneAsker,
+                [.begin, .looked(.found(strict)), .written(waited: false), .follows, .heard(.failed(.closed))]
+            ).last == "refuse 504, done")
+    }
+
+    @Test
+    func anAnswerThatMustBeConfirmedIsTakenByEqualRequestsOnly() throws {
+        let miss: [Event] = [.begin, .looked(.miss), .written(waited: false), .follows]
+        let candidate = try MachineLab.stored("no-cache")
+        func heard(_ fields: HTTPFields) -> [Event] {
+            miss + [.heard(.held(HeldAnswer(candidate, vary: [], for: fields, isForEqualRequests: true)))]
+        }
+        let request = try MachineLab.request(.get, [.authorization: "a"])
+        #expect(run(request, use: MachineLab.oneAsker, heard([.authorization: "a"])).last == "answer miss, done")
+        #expect(run(request, use: MachineLab.oneAsker, heard([.authorization: "b"])).last == "fetch unlisted uri-miss")
+        // One that could not be stored is judged as a stored one.
+        let held = HeldAnswer(candidate, vary: [], for: request.fields)
+        #expect(run(request, use: MachineLab.oneAsker, miss + [.heard(.held(held))]).last != "answer miss, done")
+    }
+
+    /// What a reload brings is being written, and the old one may be served stale.
+    @Test
+    func whatMayBeServedWhileItIsRefreshedWaitsForWhatIsBeingWritten() throws {
+        let request = try MachineLab.request()
+        let old = Event.looked(.found(try MachineLab.stored("max-age=1, stale-while-revalidate=1000")))
+        let new = Event.looked(.found(try MachineLab.stored("max-age=1000")))
+        #expect(
+            run(request, [.begin, old, .written(waited: true), new])
+                == ["look", "await writes", "look", "answer hit, make ready, done"])
+        #expect(run(request, [.begin, old, .written(waited: false)]).last == "answer stale, refresh, done")
     }
 
     @Test
@@ -119,9 +169,9 @@ struct CacheTransactionTests {
                 == ["ask leave", "answer stale (origin-unreachable), done"])
         #expect(
             run(request, begin + [.leave(.wait(.status(503), until: 0))]).last == "answer stale (stale-if-error), done")
-        #expect(run(request, begin + [.leave(.probe)]).last == "fetch shared stale as probe")
+        #expect(run(request, begin + [.leave(.probe(7))]).last == "fetch shared stale as probe")
         // Whoever follows another's question needs no leave of its own.
-        #expect(run(request, begin + [.leave(.probe), .follows]).last == "abandon probe, start patience")
+        #expect(run(request, begin + [.leave(.probe(7)), .follows]).last == "abandon probe, start patience")
         let strict = Event.looked(.found(try MachineLab.stored("max-age=1, must-revalidate")))
         #expect(run(request, [.begin, strict, .written(waited: false)]).last == "fetch shared stale")
     }
@@ -165,7 +215,7 @@ struct CacheTransactionTests {
         #expect(run(request, follow + [.clientGone, .heard(.stored)]).suffix(2) == ["leave fill, done", ""])
         let stale = Event.looked(.found(try MachineLab.stored("max-age=1")))
         #expect(
-            run(request, [.begin, stale, .written(waited: false), .leave(.probe), .clientGone]).last
+            run(request, [.begin, stale, .written(waited: false), .leave(.probe(7)), .clientGone]).last
                 == "abandon probe, done")
     }
 }

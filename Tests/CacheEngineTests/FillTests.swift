@@ -12,13 +12,13 @@ struct FillTests {
     private typealias Event = Fill.Event
 
     private func run(
-        _ request: CacheRequest, stored: Candidate? = nil, hasOwner: Bool = true, isProbe: Bool = false,
-        _ events: [Event]
+        _ request: CacheRequest, stored: Candidate? = nil, hasOwner: Bool = true, probe: UInt64? = nil,
+        use: CacheUse = MachineLab.use, cause: CacheStatus.Forward = .stale, _ events: [Event]
     ) -> [String] {
-        let cause: CacheStatus.Forward = stored == nil ? .uriMiss : .stale
+        let cause: CacheStatus.Forward = stored == nil ? .uriMiss : cause
         var fill = Fill(
-            request, Forwarding(request, stored, cause), MachineLab.use, MachineLab.scope, hasOwner: hasOwner,
-            isProbe: isProbe)
+            request, Forwarding(request, stored, cause), use, MachineLab.scope, hasOwner: hasOwner,
+            probe: probe)
         return events.map { event in
             fill.on(event, at: MachineLab.now).map(\.word).joined(separator: ", ")
         }
@@ -249,7 +249,7 @@ struct FillTests {
     func whatBecomesOfAQuestionIsToldOnce() throws {
         let request = try MachineLab.request()
         let stored = try MachineLab.stored("max-age=1")
-        func words(_ events: [Event]) -> [String] { run(request, stored: stored, isProbe: true, events) }
+        func words(_ events: [Event]) -> [String] { run(request, stored: stored, probe: 7, events) }
         #expect(
             words([.begin(looksAgain: false), .failed(.unreachable("x")), .failed(.closed)]).suffix(2)
                 == ["origin failed: unreachable, no connection, report, owner: failed, end: alone", ""])
@@ -281,5 +281,85 @@ struct FillTests {
                 try MachineLab.request(),
                 [.begin(looksAgain: false), head(200, keep), .ended, .stored(StoreJob.Outcome(isStored: false), body)]
             ).last == "end: held")
+    }
+
+    // MARK: Where all who ask are one
+
+    @Test
+    func aFailureIsToldToAllWhoWaitWhereTheyAreOne() throws {
+        let request = try MachineLab.request()
+        let troubles: [(OriginTrouble, String)] = [
+            (.unreachable("x"), "failed"), (.connectTimeout, "failed"), (.timeout, "failed"), (.closed, "failed"),
+            (.malformed("x"), "failed"), (.overloaded, "failed"), (.leftAlone, "failed"), (.clientTooSlow, "alone"),
+            (.cancelled, "alone"), (.clientMayBeGone, "again"),
+        ]
+        for (trouble, word) in troubles {
+            let events: [Event] = [.begin(looksAgain: false), .failed(trouble)]
+            let own = run(request, use: MachineLab.oneAsker, events).last
+            #expect(own?.hasSuffix("end: \(word)") == true, "\(trouble)")
+            let others = trouble == .clientMayBeGone ? "again" : "alone"
+            #expect(run(request, events).last?.hasSuffix("end: \(others)") == true, "\(trouble)")
+        }
+        // Nobody has broken a host that is left alone just now.
+        #expect(
+            run(request, use: MachineLab.oneAsker, [.begin(looksAgain: false), .failed(.leftAlone)]).last
+                == "owner: failed, end: failed")
+    }
+
+    @Test
+    func anAnswerThatMustBeConfirmedIsForAllWhoWaitWhereTheyAreOne() throws {
+        let request = try MachineLab.request()
+        let body = HeldBody(Data("whole".utf8))
+        let events: [Event] = [
+            .begin(looksAgain: false), head(200, [.cacheControl: "no-cache", .eTag: "\"1\""]), .ended,
+            .stored(StoreJob.Outcome(), body),
+        ]
+        #expect(
+            run(request, use: MachineLab.oneAsker, events)
+                == ["ask", "origin is there, of use, owner: 200 stored, collect", "store", "end: held for equals"])
+        #expect(run(request, events)[1].contains("followers: alone"))
+        let confirmed: [Event] = [
+            .begin(looksAgain: false), head(304, [.eTag: "\"1\"", .cacheControl: "no-cache"], length: nil),
+            .updated(StoreJob.Outcome()),
+        ]
+        let stored = try MachineLab.stored("no-cache")
+        #expect(
+            run(request, stored: stored, use: MachineLab.oneAsker, confirmed).last
+                == "of use, owner: confirmed, end: held for equals")
+        #expect(run(request, stored: stored, confirmed).last == "of no use, owner: confirmed, end: alone")
+        // What must not be stored is for no other request.
+        #expect(
+            run(
+                request, use: MachineLab.oneAsker, [.begin(looksAgain: false), head(200, [.cacheControl: "no-store"])]
+            ).last?.contains("followers: alone") == true)
+    }
+
+    // MARK: Reloads
+
+    /// Else a client that has seen the end of the new one would get the old one for as long as the new one is being written.
+    @Test
+    func aReloadMakesTheFreshResponseStaleBeforeTheNewOneIsSeen() throws {
+        let reload = try MachineLab.request(.get, [.cacheControl: "no-cache"])
+        let answered: [Event] = [.begin(looksAgain: false), head(200, keep), .settled]
+        let fresh = try MachineLab.stored("max-age=1000")
+        #expect(
+            run(reload, stored: fresh, cause: .request, answered).suffix(2)
+                == ["origin is there, settle 0", "owner: 200 stored, collect"])
+        var fill = Fill(
+            reload, Forwarding(reload, fresh, .request), MachineLab.use, MachineLab.scope, hasOwner: true,
+            probe: nil)
+        _ = fill.on(.begin(looksAgain: false), at: MachineLab.now)
+        let jobs = fill.on(head(200, keep), at: MachineLab.now).compactMap { action -> TileMetadata? in
+            if case .settle(_, .refresh(_, let metadata)) = action { metadata } else { nil }
+        }
+        #expect(jobs.map { HTTPDate($0.expires) } == [MachineLab.now])
+        // There is nothing to do for what is stale already, and what is not stored replaces nothing.
+        let stale = try MachineLab.stored("max-age=1")
+        #expect(
+            run(reload, stored: stale, cause: .request, answered)[1] == "origin is there, owner: 200 stored, collect")
+        let refused = head(404, [.cacheControl: "no-store"])
+        #expect(
+            run(reload, stored: fresh, cause: .request, [.begin(looksAgain: false), refused]).last?.contains("settle")
+                == false)
     }
 }

@@ -10,6 +10,13 @@ enum MachineLab {
     static let now = HTTPDate(seconds: 1_000_000)
     static let use = CacheUse(
         policy: CachePolicy(kind: .shared, usesHeuristic: true), storedBodyBytes: 1000, name: "test")
+    /// The same where all who ask are one.
+    static let oneAsker: CacheUse = {
+        var use = CacheUse(
+            policy: CachePolicy(kind: .private, usesHeuristic: true), storedBodyBytes: 1000, name: "test")
+        use.sharesOutcomes = true
+        return use
+    }()
     static let scope = ResourceScope(origin: "http://origin") { path, _ in try? TileKey("site:" + path) }
 
     static func request(

@@ -17,7 +17,7 @@ extension TileFill.Action {
         case .takeSlot(let host): "slot of \(host)"
         case .giveSlot: "give slot"
         case .askLeave(let host): "leave of \(host)?"
-        case .abandonProbe(let host): "abandon probe of \(host)"
+        case .abandonProbe(let host, _): "abandon probe of \(host)"
         case .orderHosts(let own): "order hosts after \(own.name)"
         case .noteHost(let host, let failed, let pause):
             host.name + (failed ? " rests" : " is well") + (pause.map { " \($0.components.seconds) s" } ?? "")
@@ -29,8 +29,8 @@ extension TileFill.Action {
         case .store(_, let isAbsence): isAbsence ? "store absence" : "store"
         case .update: "update"
         case .forgetHeld: "forget held"
-        case .judge(let host, .answered, let isSettled): "\(host) is there" + (isSettled ? ", tile too" : "")
-        case .judge(let host, .failed(let setback), _): "\(host) failed: \(setback.blame)"
+        case .judge(let host, .answered, let isSettled, _): "\(host) is there" + (isSettled ? ", tile too" : "")
+        case .judge(let host, .failed(let setback), _, _): "\(host) failed: \(setback.blame)"
         case .pause(let pause): "pause \(pause.components.seconds) s"
         case .end(let end): "end: " + end.word
         }
@@ -177,7 +177,7 @@ struct TileFillTests {
         var fill = Self.mirrored
         let waits = (failing + [.rest(.zero)]).flatMap { fill.on($0, at: Self.now, ticks: 0) }
         let judged = waits.compactMap { action -> Duration? in
-            if case .judge(_, .failed(let setback), _) = action { setback.retryAfter } else { nil }
+            if case .judge(_, .failed(let setback), _, _) = action { setback.retryAfter } else { nil }
         }
         #expect(judged == [.seconds(1)], "never at once")
     }
@@ -316,7 +316,7 @@ struct TileFillTests {
 
     @Test func whoIsCancelledGivesBackWhatItHas() {
         #expect(
-            run(Array(sent.dropLast()) + [.leave(.probe), .cancelled, answer(200)]).suffix(2)
+            run(Array(sent.dropLast()) + [.leave(.probe(7)), .cancelled, answer(200)]).suffix(2)
                 == ["abandon probe of a, give slot, end: cancelled", ""])
         #expect(run(Array(sent.dropLast(3)) + [.cancelled]).last == "end: cancelled")
     }
@@ -336,7 +336,7 @@ struct TileFillTests {
         case .orderHosts: return .hosts(Array(hosts.prefix(random.below(4))))
         case .askRest: return .rest(.seconds(random.below(3)))
         case .askLeave:
-            return .leave(random.pick([.ask, .ask, .probe, .wait(.unreachable, until: 5)]))
+            return .leave(random.pick([.ask, .ask, .probe(7), .wait(.unreachable, until: 5)]))
         case .send:
             let setback = OriginSetback(random.pick([.silent, .none, .unasked]), .unreachable)
             if random.oneIn(6) {

@@ -28,9 +28,10 @@ public struct CachedResponse: Sendable {
     public let body: Data
     /// Where it came from.
     public let origin: Origin
-    /// Why it could not be stored: a full disk, a body larger than the whole capacity.
+    /// Why it could not be stored: a full disk, a body of more than 64 MiB or than the whole capacity, an answer that is older
+    /// than what is stored.
     ///
-    /// `nil` if it is stored, or must not be.
+    /// `nil` if it is stored, or must not be. All who waited for one answer get the same.
     public internal(set) var notStored: (any Error)?
 
     init(_ request: HTTPRequest, _ head: HTTPResponse, _ body: Data, _ origin: Origin) {

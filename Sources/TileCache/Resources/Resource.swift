@@ -5,19 +5,24 @@ import TileStore
 
 /// What the requests for resources share.
 struct ResourceParts: Sendable {
-    /// The largest body that is stored, and the most that bodies may take in memory while they are.
-    private static let storedBodyBytes = 64 << 20
+    /// The largest body that is stored.
+    ///
+    /// Nothing else bounds bodies here: the transport brings each one whole, within its caller's limit, and those who
+    /// waited share that one copy.
+    static let storedBodyBytes = 64 << 20
 
     let use: CacheUse
-    let flights = Fills()
+    let flights = Flights<TileKey, ResourceFill.End>()
     let changes = Changes()
-    let budget = StagingBudget(limit: 2 * Self.storedBodyBytes)
     let drivers = Drivers()
 
     init(isShared: Bool) {
-        use = CacheUse(
+        // Larger bodies are in memory as well, for those who wait; `ResourceFill` does not store them.
+        var use = CacheUse(
             policy: CachePolicy(kind: isShared ? .shared : .private, usesHeuristic: true),
-            storedBodyBytes: Self.storedBodyBytes, name: "swift-tile-cache")
+            storedBodyBytes: .max, name: "swift-tile-cache")
+        use.sharesOutcomes = !isShared
+        self.use = use
     }
 }
 

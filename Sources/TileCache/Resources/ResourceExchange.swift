@@ -16,6 +16,8 @@ final class ResourceExchange {
     /// What happens to it.
     enum Event: Sendable {
         case transaction(CacheTransaction.Event)
+        /// The fill that it follows is over.
+        case heard(ResourceFill.End)
         /// Its own fill writes.
         case told(ResourceFill.Letter)
     }
@@ -27,9 +29,13 @@ final class ResourceExchange {
     /// Its own fill, while it leads one.
     private var fill: Inbox<ResourceFill.Event>?
     /// Its place at somebody else's.
-    private var seat: Fills.Seat?
-    /// What its own fill wrote last.
-    private var letter: ResourceFill.Letter?
+    private var seat: Flights<TileKey, ResourceFill.End>.Seat?
+    /// The body of the answer that its own fill hands on.
+    private var body = Data()
+    /// Why there is no answer from the server.
+    private var trouble: (any Error)?
+    /// Why the answer is not stored.
+    private var notStored: (any Error)?
     private var answer: CachedResponse?
     private var failure: TileCacheError?
 
@@ -58,19 +64,28 @@ final class ResourceExchange {
                 throw TileCacheError(.closed, "\(resource.origin): the cache was closed before the answer came")
             }
             switch event {
-            case .transaction(let event):
-                if case .heard = event { seat = nil }
-                await take(event)
+            case .transaction(let event): await take(event)
+            case .heard(let end):
+                seat = nil
+                let news = end.news(for: resource)
+                switch news {
+                case .held: notStored = end.error
+                case .failed: trouble = end.error
+                case .stored, .error, .alone, .again: break
+                }
+                await take(.heard(news))
             case .told(let letter):
-                self.letter = letter
+                switch letter.news {
+                case .head: body = letter.body
+                case .ended, .confirmed: notStored = letter.error
+                case .failed: trouble = letter.error
+                case .found, .useStale: break
+                }
                 await take(.told(letter.news))
             }
         }
         if let failure { throw failure }
-        switch letter?.news {
-        case .ended, .confirmed: answer?.notStored = letter?.error
-        default: break
-        }
+        answer?.notStored = notStored
         return answer
     }
 
@@ -93,8 +108,8 @@ final class ResourceExchange {
             let waits = parts.changes.waitForWriting(key) { inbox.put(.transaction(.written(waited: true))) }
             return waits ? nil : .written(waited: false)
         case .askLeave: return .leave(cache.health.leave(for: resource.host, resource.question))
-        case .abandonProbe: cache.health.abandoned(resource.host, resource.question)
-        case .fetch(let forwarding, let joining, let isProbe): return fetch(forwarding, joining, isProbe)
+        case .abandonProbe(let probe): cache.health.abandoned(resource.host, resource.question, probe: probe)
+        case .fetch(let forwarding, let joining, let probe): return fetch(forwarding, joining, probe)
         // The transport's time limit bounds the wait; who went alone would only stand in the host's line behind it.
         case .startPatience: break
         case .leaveFill:
@@ -106,7 +121,7 @@ final class ResourceExchange {
         case .makeReady: break
         case .refreshBehind(let candidate): refreshBehind(candidate)
         case .relay(let head, _, _):
-            answer = CachedResponse(resource.head, head, letter?.body ?? Data(), .server)
+            answer = CachedResponse(resource.head, head, body, .server)
         case .refuse(let refusal, let status): if status.forward != nil { fail(refusal.words) }
         case .abort: fail("The answer broke off.")
         case .done: break
@@ -116,13 +131,13 @@ final class ResourceExchange {
 
     private func fail(_ words: String) {
         answer = nil
-        if let known = letter?.error as? TileCacheError {
+        if let known = trouble as? TileCacheError {
             failure = known
             return
         }
         failure = TileCacheError(
-            .noAnswer, "\(resource.origin): \((letter?.error as? TransportError)?.message ?? words)", key: request.key,
-            cause: letter?.error)
+            .noAnswer, "\(resource.origin): \((trouble as? TransportError)?.message ?? words)", key: request.key,
+            cause: trouble)
     }
 
     // MARK: Looking
@@ -176,14 +191,16 @@ final class ResourceExchange {
     // MARK: Asking the server
 
     private func fetch(
-        _ forwarding: Forwarding, _ joining: CacheTransaction.Joining, _ isProbe: Bool
+        _ forwarding: Forwarding, _ joining: CacheTransaction.Joining, _ probe: UInt64?
     ) -> CacheTransaction.Event {
-        var ticket: Fills.Ticket?
+        // What was heard of another's request says nothing about its own.
+        (trouble, notStored) = (nil, nil)
+        var ticket: Flights<TileKey, ResourceFill.End>.Ticket?
         if let key = Fill.flightKey(request, forwarding) {
             switch joining {
             case .shared:
                 let inbox = inbox
-                switch parts.flights.join(key, hear: { inbox.put(.transaction(.heard($0))) }) {
+                switch parts.flights.join(key, hear: { inbox.put(.heard($0)) }) {
                 case .leads(let own): ticket = own
                 case .follows(let seat):
                     self.seat = seat
@@ -193,7 +210,7 @@ final class ResourceExchange {
             case .unlisted: break
             }
         }
-        fill = ResourceFill.begin(cache, resource, forwarding, ticket, owner: inbox, isProbe: isProbe)
+        fill = ResourceFill.begin(cache, resource, forwarding, ticket, owner: inbox, probe: probe)
         return .leads
     }
 
@@ -205,10 +222,10 @@ final class ResourceExchange {
         guard let key = Fill.flightKey(refreshing.request, forwarding),
             let ticket = parts.flights.start(key, isOpen: true)
         else {
-            if leave == .probe { cache.health.abandoned(resource.host, resource.question) }
+            if let probe = leave.probe { cache.health.abandoned(resource.host, resource.question, probe: probe) }
             return
         }
-        _ = ResourceFill.begin(cache, refreshing, forwarding, ticket, owner: nil, isProbe: leave == .probe)
+        _ = ResourceFill.begin(cache, refreshing, forwarding, ticket, owner: nil, probe: leave.probe)
     }
 }
 

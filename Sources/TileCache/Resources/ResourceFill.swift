@@ -26,6 +26,33 @@ final class ResourceFill {
         case deserted
     }
 
+    /// What it tells its followers.
+    struct End: Sendable {
+        let news: FillEnd
+        /// Why there is no answer, or why it is not stored.
+        var error: (any Error)?
+        /// What the caller allowed that it was begun for.
+        let bodyLimit: Int
+        let timeout: Duration
+
+        fileprivate init(_ news: FillEnd, _ resource: Resource, _ error: (any Error)? = nil) {
+            (self.news, self.error) = (news, error)
+            (bodyLimit, timeout) = (resource.bodyLimit, resource.timeout)
+        }
+
+        /// What one who asks for a resource hears of it.
+        ///
+        /// A failure by a limit of another caller's is not that of one who allows more.
+        func news(for resource: Resource) -> FillEnd {
+            guard case .failed = news, let failure = error as? TransportError else { return news }
+            switch failure.code {
+            case .timeout: return resource.timeout > timeout ? .alone : news
+            case .bodyTooLarge: return resource.bodyLimit > bodyLimit ? .alone : news
+            default: return news
+            }
+        }
+    }
+
     /// What it tells its owner, besides the news.
     struct Letter: Sendable {
         let news: FillNews
@@ -40,30 +67,29 @@ final class ResourceFill {
     private let inbox: Inbox<Event>
     private var fill: Fill
     private var owner: Inbox<ResourceExchange.Event>?
-    private var ticket: Fills.Ticket?
+    private var ticket: Flights<TileKey, End>.Ticket?
     private var permit: Changes.Permit?
     private var call: Task<Void, Never>?
     /// When the question went out, in ticks.
     private var sentAt: UInt64?
     /// Whether it has leave to try a host that has failed.
     private let isProbe: Bool
-    private var route = Fill.Route.drop
     /// The body of the answer to the question that is out; `nil` before it is there.
     private var body: Data?
     private var error: (any Error)?
 
     private init(
-        _ cache: TileCache, _ resource: Resource, _ forwarding: Forwarding, _ ticket: Fills.Ticket?,
-        owner: Inbox<ResourceExchange.Event>?, isProbe: Bool, _ inbox: Inbox<Event>
+        _ cache: TileCache, _ resource: Resource, _ forwarding: Forwarding, _ ticket: Flights<TileKey, End>.Ticket?,
+        owner: Inbox<ResourceExchange.Event>?, probe: UInt64?, _ inbox: Inbox<Event>
     ) {
         self.cache = cache
         self.resource = resource
         self.ticket = ticket
         self.owner = owner
-        self.isProbe = isProbe
+        isProbe = probe != nil
         self.inbox = inbox
         fill = Fill(
-            resource.request, forwarding, cache.resources.use, resource.scope, hasOwner: owner != nil, isProbe: isProbe)
+            resource.request, forwarding, cache.resources.use, resource.scope, hasOwner: owner != nil, probe: probe)
         permit = resource.request.key.map { cache.resources.changes.takePermit(for: $0) }
     }
 
@@ -72,8 +98,8 @@ final class ResourceFill {
     /// - Parameter owner: The request that it is begun for; `nil` for a refresh in the background.
     /// - Returns: Where it is told that its owner has left.
     static func begin(
-        _ cache: TileCache, _ resource: Resource, _ forwarding: Forwarding, _ ticket: Fills.Ticket?,
-        owner: Inbox<ResourceExchange.Event>?, isProbe: Bool
+        _ cache: TileCache, _ resource: Resource, _ forwarding: Forwarding, _ ticket: Flights<TileKey, End>.Ticket?,
+        owner: Inbox<ResourceExchange.Event>?, probe: UInt64?
     ) -> Inbox<Event> {
         let inbox = Inbox<Event>()
         let looksAgain = owner != nil && ticket?.isOpen ?? false
@@ -81,7 +107,7 @@ final class ResourceFill {
         let number = cache.resources.drivers.began { inbox.close() }
         if number == nil { inbox.close() }
         Task(priority: owner == nil ? .utility : .medium) {
-            let fill = ResourceFill(cache, resource, forwarding, ticket, owner: owner, isProbe: isProbe, inbox)
+            let fill = ResourceFill(cache, resource, forwarding, ticket, owner: owner, probe: probe, inbox)
             await fill.run(looksAgain: looksAgain)
             if let number { cache.resources.drivers.isOver(number) }
         }
@@ -103,7 +129,7 @@ final class ResourceFill {
             }
             switch event {
             case .answered(let result, let requestedAt): await answered(result, requestedAt)
-            case .leftAlone: await take(.failed(.cancelled))
+            case .leftAlone: await take(.failed(.leftAlone))
             case .deserted: await take(.deserted)
             case .ownerLeft:
                 owner = nil
@@ -128,8 +154,7 @@ final class ResourceFill {
             body = answer.body
             await take(.head(answer.head, length: length(of: answer), requestedAt: requestedAt))
             // Where another question has gone out instead, this body is nobody's.
-            guard let body, !fill.isOver else { return }
-            if case .collect(let limit) = route, body.count > limit { await take(.tooMuch) }
+            guard body != nil, !fill.isOver else { return }
             await take(.ended)
         }
     }
@@ -167,17 +192,19 @@ final class ResourceFill {
         case .cancelOrigin:
             call?.cancel()
             call = nil
-        case .judge(let judgement):
-            cache.health.judge(resource.host, resource.question, asOfTiles(judgement), sentAt: sentAt)
-        case .abandonProbe: cache.health.abandoned(resource.host, resource.question)
+        case .judge(let judgement, let probe):
+            cache.health.judge(
+                resource.host, resource.question, asOfTiles(judgement), sentAt: sentAt, probe: probe)
+        case .abandonProbe(let probe): cache.health.abandoned(resource.host, resource.question, probe: probe)
         case .report(let trouble): report(trouble)
         case .settle(let gone, let job):
             for key in gone { await settle(key) }
             _ = await carryOut(job)
             return .settled
-        case .route(let route): self.route = route
+        // The transport brings a body whole, whatever is made of it.
+        case .route: break
         case .tellOwner(let news): tell(news)
-        case .sendFollowersAway(let news): if let ticket { parts.flights.close(ticket, news) }
+        case .sendFollowersAway(let news): if let ticket { parts.flights.close(ticket, End(news, resource)) }
         case .remember(let wasOfUse):
             if let key = fill.flightKey { parts.flights.remember(key, wasOfUse: wasOfUse) }
         case .store(let intent): return await store(intent)
@@ -188,7 +215,7 @@ final class ResourceFill {
         // The whole body is there when its head is: nothing is waited for.
         case .startForgetting: break
         case .end(let news):
-            if let ticket { parts.flights.land(ticket, news) }
+            if let ticket { parts.flights.land(ticket, End(news, resource, error)) }
             if let permit { parts.changes.giveBack(permit) }
             (ticket, permit, owner) = (nil, nil, nil)
         }
@@ -228,7 +255,7 @@ final class ResourceFill {
     // MARK: The server
 
     private func ask(_ fields: HTTPFields) {
-        (body, route) = (nil, .drop)
+        body = nil
         sentAt = cache.clock.ticks()
         let (cache, resource, inbox) = (cache, resource, inbox)
         let outgoing = resource.outgoing(fields)
@@ -269,23 +296,37 @@ final class ResourceFill {
     }
 
     private func store(_ intent: OriginDecision.StoreIntent) async -> Fill.Event {
-        let held = body.flatMap { body in
-            parts.budget.take(body.count) ? HeldBody(body, body.count, parts.budget) : nil
-        }
         guard let permit, let key = request.key, let body, parts.changes.beginWriting(permit) else {
             tell(.ended)
             return .mayNotStore
         }
-        let data = isBodiless(intent.status) ? nil : body
-        let outcome = await carryOut(.put(primary: key, intent, body: data, request: request.fields))
-        parts.changes.endWriting(permit)
-        if !outcome.isStored, error == nil {
-            error = StoreError(
-                .invalidValue, "\(key) has \(body.count) bytes, more than the cache's whole capacity; raise it")
+        // What happened to the entry before this one does not matter any more.
+        error = nil
+        var outcome = StoreJob.Outcome(isStored: false)
+        if body.count <= ResourceParts.storedBodyBytes {
+            let data = isBodiless(intent.status) ? nil : body
+            outcome = await carryOut(.put(primary: key, intent, body: data, request: request.fields))
         }
+        parts.changes.endWriting(permit)
+        if !outcome.isStored, error == nil { error = whyNotStored(key, body.count, outcome) }
         if let error { cache.configuration.onEvent?(.notStored(key, error)) }
         tell(.ended)
-        return .stored(outcome, held)
+        return .stored(outcome, HeldBody(body))
+    }
+
+    private func whyNotStored(_ key: TileKey, _ bytes: Int, _ outcome: StoreJob.Outcome) -> any Error {
+        if bytes > ResourceParts.storedBodyBytes {
+            let most = ResourceParts.storedBodyBytes >> 20
+            return TileCacheError(
+                .notStored, "\(key) has \(bytes) bytes; a resource of more than \(most) MiB is not stored", key: key)
+        }
+        if outcome.isTooLarge {
+            return StoreError(
+                .invalidValue, "\(key) has \(bytes) bytes, more than the cache's whole capacity; raise it")
+        }
+        return TileCacheError(
+            .notStored, "\(key): by its server's Date the answer is older than what is stored, which stays",
+            key: key)
     }
 
     /// Carries a job out on a thread that may wait; a failure costs nobody an answer.

@@ -18,7 +18,9 @@ extension TileCache {
     /// gives no answer, unless it says itself that it must not (`must-revalidate`).
     ///
     /// However many ask for one resource at once, one request is sent, where its answer is for all of them: one that may be
-    /// stored and reused. A host that has failed, or asks for it by `Retry-After`, is left alone as with tiles. Redirections are followed, at most five, never
+    /// stored and reused. In a cache that is not shared (``TileCacheConfiguration/isShared``) it is theirs too if it may be
+    /// stored but not used again without asking (`no-cache`), where their requests are equal in all fields; and if there is
+    /// no answer, that is the answer to all of them. A host that has failed, or asks for it by `Retry-After`, is left alone as with tiles. Redirections are followed, at most five, never
     /// from `https` to `http`; to another host go only fields that hold no secret. A caller whose task is cancelled
     /// leaves; the last one to leave cancels the request.
     ///
@@ -50,7 +52,7 @@ extension TileCache {
                 throw TileCacheError(.badRedirect, "\(resource.origin): more than \(Redirect.most) redirections")
             }
             redirects += 1
-            switch Redirect.next(response.head, to: resource.head, harmless: Self.harmless) {
+            switch Redirect.next(response.head, to: resource.head, harmless: .harmless) {
             case .follow(let next): request = next
             case .refuse(let why): throw TileCacheError(.badRedirect, "\(resource.origin) sent \(why)")
             }
@@ -77,10 +79,4 @@ extension TileCache {
         defer { resources.drivers.isOver(number) }
         return try await ResourceExchange(self, resource, inbox).run()
     }
-
-    /// What any server may see.
-    private static let harmless: Set<HTTPField.Name> = [
-        .userAgent, .accept, .acceptEncoding, .acceptLanguage, .cacheControl, .range, .ifRange, .ifNoneMatch,
-        .ifModifiedSince,
-    ]
 }

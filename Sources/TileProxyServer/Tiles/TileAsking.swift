@@ -113,7 +113,7 @@ final class TileAsking: @unchecked Sendable {
         case .takeSlot(let host): takeSlot(host)
         case .giveSlot: giveSlot()
         case .askLeave(let host): take(.leave(service.health.leave(for: host)))
-        case .abandonProbe(let host): service.health.abandoned(host)
+        case .abandonProbe(let host, let probe): service.health.abandoned(host, probe: probe)
         case .send(let request, let first, let share): send(request, redirectedFrom: first, share)
         case .check(let head): check(head)
         case .reportClock(let host, let ahead):
@@ -124,9 +124,9 @@ final class TileAsking: @unchecked Sendable {
             guard let stored else { return take(.stored) }
             carryOut(.update(stored, record, isHeld: isHeld))
         case .forgetHeld: service.held.remove(key)
-        case .judge(let host, let judgement, let isSettled):
+        case .judge(let host, let judgement, let isSettled, let probe):
             let isOfTile = isSettled || judgement != .answered
-            service.health.judge(host, isOfTile ? key.hashValue : nil, judgement, sentAt: sentAt)
+            service.health.judge(host, isOfTile ? key.hashValue : nil, judgement, sentAt: sentAt, probe: probe)
         case .pause(let pause): wait(pause)
         case .end(let end): self.end(end)
         }

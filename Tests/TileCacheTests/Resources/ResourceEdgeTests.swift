@@ -17,36 +17,7 @@ import Darwin
 
 /// Resources and tiles where it is tight: many askers, leavers, failures, redirections, odd requests.
 @Suite(.timeLimit(.minutes(60)))
-struct ResourceEdgeTests {
-    private func request(
-        _ path: String = "/style.json", _ fields: HTTPFields = [:], host: String = "tiles.example",
-        method: HTTPRequest.Method = .get
-    ) -> HTTPRequest {
-        HTTPRequest(method: method, scheme: "https", authority: host, path: path, headerFields: fields)
-    }
-
-    private func body(_ text: String) -> Data { Data(text.utf8) }
-
-    private func text(_ response: CachedResponse?) -> String? {
-        response.map { String(decoding: $0.body, as: UTF8.self) }
-    }
-
-    private func code(_ work: () async throws -> Void) async -> TileCacheError.Code? {
-        do { try await work(); return nil } catch { return (error as? TileCacheError)?.code }
-    }
-
-    private func settled(_ lab: CacheLab) async {
-        while lab.cache.resources.drivers.count > 0 || lab.cache.resources.flights.count > 0
-            || lab.cache.resources.changes.count > 0 || !lab.cache.resources.budget.isUnused
-        {
-            await Task.yield()
-        }
-        #expect(lab.cache.resources.drivers.count == 0)
-        #expect(lab.cache.resources.flights.count == 0)
-        #expect(lab.cache.resources.changes.count == 0)
-        #expect(lab.cache.resources.budget.isUnused)
-    }
-
+struct ResourceEdgeTests: ResourceSuite {
     // MARK: The health of a host, shared with tiles
 
     @Test
@@ -778,14 +749,6 @@ struct ResourceEdgeTests {
         await settled(lab)
         await until { cache.slots.originCount == 0 && cache.flights.count == 0 }
     }
-}
-
-private func HTTPDateText(_ seconds: Int64) -> String {
-    let format = DateFormatter()
-    format.locale = Locale(identifier: "en_US_POSIX")
-    format.timeZone = TimeZone(identifier: "GMT")
-    format.dateFormat = "EEE, dd MMM yyyy HH:mm:ss 'GMT'"
-    return format.string(from: Date(timeIntervalSince1970: TimeInterval(seconds)))
 }
 
 extension Latch {

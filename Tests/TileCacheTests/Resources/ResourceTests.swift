@@ -16,17 +16,7 @@ import Darwin
 
 /// Styles, glyphs and whatever else is no tile, by the rules of a private cache.
 @Suite(.timeLimit(.minutes(60)))
-struct ResourceTests {
-    private func request(_ path: String = "/style.json", _ fields: HTTPFields = [:]) -> HTTPRequest {
-        HTTPRequest(method: .get, scheme: "https", authority: "maps.example", path: path, headerFields: fields)
-    }
-
-    private func body(_ text: String) -> Data { Data(text.utf8) }
-
-    private func text(_ response: CachedResponse?) -> String? {
-        response.map { String(decoding: $0.body, as: UTF8.self) }
-    }
-
+struct ResourceTests: ResourceSuite {
     @Test
     func aFreshResponseIsNotAskedForAgain() async throws {
         let lab = try CacheLab()
@@ -160,7 +150,6 @@ struct ResourceTests {
         #expect(lab.transport.cancelled == 1)
         #expect(lab.cache.resources.flights.count == 0)
         #expect(lab.cache.resources.changes.count == 0)
-        #expect(lab.cache.resources.budget.isUnused)
     }
 
     @Test
@@ -205,7 +194,7 @@ struct ResourceTests {
         let lab = try CacheLab()
         lab.transport.script { request in
             switch request.head.authority {
-            case "maps.example":
+            case "tiles.example":
                 .answer(301, [.location: "https://cdn.example/s.json", .cacheControl: "max-age=600"])
             default: .answer(200, [.cacheControl: "max-age=600"], body: Data("there".utf8))
             }
@@ -220,7 +209,7 @@ struct ResourceTests {
         _ = try await lab.cache.response(for: asked)
         #expect(lab.transport.count == 2)
 
-        lab.transport.answer(.answer(302, [.location: "http://maps.example/plain"]))
+        lab.transport.answer(.answer(302, [.location: "http://tiles.example/plain"]))
         await #expect(throws: TileCacheError.self) { try await lab.cache.response(for: request("/b")) }
         lab.transport.answer(.answer(302, [.location: "/again"]))
         await #expect(throws: TileCacheError.self) { try await lab.cache.response(for: request("/again")) }
