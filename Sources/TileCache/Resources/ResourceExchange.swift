@@ -71,7 +71,7 @@ final class ResourceExchange {
                 switch news {
                 case .held: notStored = end.error
                 case .failed: trouble = end.error
-                case .stored, .error, .alone, .again: break
+                case .stored, .error, .alone, .again, .tile, .noTile: break
                 }
                 await take(.heard(news))
             case .told(let letter):
