@@ -276,8 +276,8 @@ final class ResourceFill {
             tell(.ended)
             return .mayNotStore
         }
-        let data = isBodiless(intent.status) ? nil : body
-        let outcome = await carryOut(.put(primary: key, intent, body: data, request: request.fields))
+        let bytes = isBodiless(intent.status) ? PutBody.none : .memory(body)
+        let outcome = await carryOut(.put(primary: key, intent, body: bytes, request: request.fields))
         parts.changes.endWriting(permit)
         if !outcome.isStored, error == nil {
             error = StoreError(
