@@ -28,8 +28,11 @@ package final class StagingBudget: Sendable {
     /// Gives a part back.
     package func give(_ bytes: Int) { used.withLock { $0 -= bytes } }
 
+    /// How much has been taken.
+    package var inUse: Int { used.withLock { $0 } }
+
     /// Whether nobody has taken anything.
-    package var isUnused: Bool { used.withLock { $0 == 0 } }
+    package var isUnused: Bool { inUse == 0 }
 }
 
 /// A body in memory, with its part of the budget, which it gives back at its end.

@@ -14,6 +14,8 @@ final class IncomingBody: @unchecked Sendable {
     static let inMemoryUpTo = Candidate.wholeUpTo
     /// Bytes that may wait to be written before the origin has to wait.
     static let mostWaiting = 512 << 10
+    /// Bytes that are worth a write: one for each few bytes of an origin that is slow would be too many.
+    private static let batch = 64 << 10
     /// Parts that are smaller are put together: a million single bytes must not be a million buffers.
     private static let smallPart = 16 << 10
 
@@ -77,6 +79,7 @@ final class IncomingBody: @unchecked Sendable {
         taken += size
         guard waiting.isEmpty else {
             enqueue(bytes)
+            write()
             return true
         }
         do {
@@ -117,7 +120,8 @@ final class IncomingBody: @unchecked Sendable {
     // MARK: Writing
 
     private func write() {
-        guard inFlight == 0, !isGivenUp, !waiting.isEmpty else { return }
+        let least = whenWritten == nil ? Self.batch : 1
+        guard inFlight == 0, !isGivenUp, waitingBytes >= least else { return }
         inFlight = waiting.count
         hasFile = true
         let (parts, writer, loop) = (waiting, writer, loop)
@@ -151,9 +155,13 @@ final class IncomingBody: @unchecked Sendable {
         onProgress?()
     }
 
-    /// Calls a body once nothing is being written, nor will be.
+    /// Has all that waits written, and calls a body once nothing is being written any more.
     func finish(_ body: @escaping () -> Void) {
-        if inFlight == 0 { body() } else { whenWritten = body }
+        whenWritten = body
+        write()
+        guard inFlight == 0 else { return }
+        whenWritten = nil
+        body()
     }
 
     /// Writes nothing more, and has the file removed; what was taken can still be read.

@@ -72,6 +72,18 @@ final class ProxyUnderTest {
         }
     }
 
+    /// Bytes in them.
+    var stagedBytes: Int {
+        get throws {
+            try staged.reduce(0) { sum, name in
+                let path = "staging/" + name
+                if let files { return sum + (files.disk.contents(path)?.count ?? 0) }
+                let size = try FileManager.default.attributesOfItem(atPath: folder + "/" + path)[.size]
+                return sum + (size as? Int ?? 0)
+            }
+        }
+    }
+
     /// Waits until no body is on its way into the store any more, and every file of one is stored or gone.
     func untilNothingIsStaged() async throws {
         while try !cache.budget.isUnused || !staged.isEmpty { await Task.yield() }
