@@ -37,13 +37,13 @@ package struct Fill: Sendable {
         case head(HTTPResponse, length: Int64?, requestedAt: HTTPDate)
         /// What had to be done to the store before the answer goes on is done.
         case settled
-        /// The body is too large to be collected, or there is no memory for it.
+        /// The body is too large to be collected, there is no room for it, or the disk does not take it.
         case tooMuch
         /// The answer is complete.
         case ended
         /// There is no answer, or no more of it.
         case failed(OriginTrouble)
-        /// The answer to ``Action/store(_:)``: what became of it, and the answer itself, held in memory.
+        /// The answer to ``Action/store(_:)``: what became of it; where it is not stored, its body if that is in memory.
         case stored(StoreJob.Outcome, HeldBody?)
         /// The answer to ``Action/store(_:)``: the resource has changed meanwhile, so it must not be stored.
         case mayNotStore
@@ -63,7 +63,7 @@ package struct Fill: Sendable {
         case drop
         /// To the owner, at its speed.
         case relay
-        /// Into memory at the origin's speed, up to a limit, and to the owner at its own speed.
+        /// Towards the store at the origin's speed, up to a limit, and to the owner at its own speed.
         case collect(limit: Int)
     }
 
@@ -377,6 +377,7 @@ package struct Fill: Sendable {
     /// What those who wait are told of an answer that is complete.
     ///
     /// They are answered also where nothing can be stored: a full disk must not send each of them to the origin.
+    /// Bodies that are too large to be in memory are no answer to them.
     private func news(
         of intent: OriginDecision.StoreIntent, isStored: Bool, _ body: HeldBody?, _ now: HTTPDate
     ) -> FillEnd {

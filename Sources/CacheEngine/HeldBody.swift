@@ -6,7 +6,7 @@ package import FoundationEssentials
 package import Foundation
 #endif
 
-/// The memory that bodies may take while they arrive to be stored, over all event loops.
+/// The bytes that bodies may have together, in memory and in `staging/`, until they are stored; over all event loops.
 package final class StagingBudget: Sendable {
     private let limit: Int
     private let used = Locked(0)
@@ -22,14 +22,20 @@ package final class StagingBudget: Sendable {
         }
     }
 
+    /// Whether so much is left.
+    package func hasRoom(for bytes: Int) -> Bool { used.withLock { bytes <= limit - $0 } }
+
     /// Gives a part back.
     package func give(_ bytes: Int) { used.withLock { $0 -= bytes } }
 
+    /// How much has been taken.
+    package var inUse: Int { used.withLock { $0 } }
+
     /// Whether nobody has taken anything.
-    package var isUnused: Bool { used.withLock { $0 == 0 } }
+    package var isUnused: Bool { inUse == 0 }
 }
 
-/// A body that has been collected, with its part of a budget if there is one, which it gives back at its end.
+/// A body in memory, with its part of a budget if there is one, which it gives back at its end.
 package final class HeldBody: Sendable {
     /// All of it.
     package let data: Data

@@ -2,16 +2,10 @@ import HTTPCaching
 package import HTTPTypes
 package import TileStore
 
-#if canImport(FoundationEssentials)
-package import FoundationEssentials
-#else
-package import Foundation
-#endif
-
 /// What is written to the store about one response; carried out on a thread that may wait.
 package enum StoreJob: Sendable {
     /// A response, with the marker that leads to it if it varies.
-    case put(primary: TileKey, OriginDecision.StoreIntent, body: Data?, request: HTTPFields)
+    case put(primary: TileKey, OriginDecision.StoreIntent, body: PutBody, request: HTTPFields)
     /// New metadata for a response that stays under its key.
     case refresh(Candidate, TileMetadata)
     /// A confirmed response whose `Vary` has changed: it moves to the key that its new fields lead to.
@@ -39,9 +33,8 @@ package enum StoreJob: Sendable {
         package var isStored = true
         /// Whether it is not stored because it is larger than the whole capacity.
         package var isTooLarge = false
-        /// Where a response's body lies now.
-        package var place: (key: TileKey, blob: BlobDigest)?
-
+        /// Whether the body's own bytes, and not equal ones that were there before, are what the store has now.
+        package var tookBytes = false
         /// Whether the response that was to be brought up to date was still there as it had been.
         package var isCurrent = true
 
@@ -59,12 +52,14 @@ package enum StoreJob: Sendable {
         case .refresh(let candidate, let metadata):
             return try Self.refresh(candidate, metadata, store)
         case .move(let candidate, let former, let primary, let intent, let request):
-            guard let tile = try store.read(former), EntryVersion(tile.entry) == EntryVersion(candidate.entry) else {
-                return Outcome(isStored: false)
-            }
+            // Opened before it goes: its bytes stay readable.
+            guard let tile = try store.open(former, wholeUpTo: Candidate.wholeUpTo),
+                EntryVersion(tile.entry) == EntryVersion(candidate.entry)
+            else { return Outcome(isStored: false) }
+            let body = try Self.copy(of: tile.body, store)
             // The former key goes first: if this fails half-way, the response is fetched anew and never mistaken.
             _ = try store.remove([former], includingPinned: true)
-            return try Self.put(primary, intent, tile.data, request, store, keys)
+            return try Self.put(primary, intent, body, request, store, keys)
         case .remove(let gone): _ = try store.remove(gone, includingPinned: true)
         }
         return Outcome()
@@ -100,48 +95,68 @@ package enum StoreJob: Sendable {
         return try store.refresh(entry.key, from: EntryVersion(entry), metadata: metadata)
     }
 
+    /// The body of a stored response, to be put once more; a large one is copied piece by piece.
+    private static func copy(of body: StoredBody, _ store: TileStore) throws -> PutBody {
+        switch body {
+        case .none: return .none
+        case .memory(let data): return .memory(data)
+        case .file(let file):
+            let writer = try store.beginBody(limit: file.size, inMemoryUpTo: 0)
+            let room = UnsafeMutableRawBufferPointer.allocate(byteCount: min(file.size, 256 << 10), alignment: 16)
+            defer { room.deallocate() }
+            var offset = 0
+            while offset < file.size {
+                let piece = UnsafeMutableRawBufferPointer(rebasing: room[..<min(room.count, file.size - offset)])
+                try file.read(into: piece, at: offset)
+                try writer.append(UnsafeRawBufferPointer(piece))
+                offset += piece.count
+            }
+            return .pieces(writer)
+        }
+    }
+
     private static func put(
-        _ primary: TileKey, _ intent: OriginDecision.StoreIntent, _ body: Data?, _ request: HTTPFields,
+        _ primary: TileKey, _ intent: OriginDecision.StoreIntent, _ body: PutBody, _ request: HTTPFields,
         _ store: TileStore, _ keys: ResourceKeys
     ) throws -> Outcome {
-        func put(_ puts: [TilePut]) throws -> Outcome {
-            let key = puts[0].key
-            var outcome = try store.put(puts).first ?? .olderThanStored
-            if case .olderThanStored = outcome, let entry = try store.entry(for: key),
-                try sayOriginsDate(of: entry, store)
-            {
-                outcome = try store.put(puts).first ?? .olderThanStored
-            }
-            guard case .olderThanStored = outcome else { return Outcome(outcome, key) }
-            // What is stored answers those who wait only if it is fresh: an origin's nodes may differ in their clocks, and a
-            // stale entry must not send everybody to the origin.
-            let known = try store.entry(for: key).map { StoredFreshness(of: $0.metadata) }
-            let now = HTTPDate(puts[0].metadata.storedAt)
-            return Outcome(isStored: known.map { $0.isFresh(at: now) && !$0.noCache } ?? false)
-        }
         let metadata = intent.metadata
-        guard !intent.vary.isEmpty else { return try put([TilePut(key: primary, data: body, metadata: metadata)]) }
+        guard !intent.vary.isEmpty else { return try put(body, primary, metadata, [], store) }
         let known = try store.entry(for: primary).flatMap { VaryMarker($0.metadata) }
         let marker = known?.adding(intent.vary) ?? VaryMarker(sets: [intent.vary], epoch: newEpoch())
         guard let variant = keys.variant(of: primary, intent.vary, epoch: marker.epoch, for: request) else {
             return Outcome(isStored: false)
         }
-        var puts = [TilePut(key: variant, data: body, metadata: metadata)]
+        var others: [TilePut] = []
         if marker != known {
-            puts.append(TilePut(key: primary, data: nil, metadata: marker.metadata(at: HTTPDate(metadata.storedAt))))
+            others.append(TilePut(key: primary, data: nil, metadata: marker.metadata(at: HTTPDate(metadata.storedAt))))
         }
-        return try put(puts)
+        return try put(body, variant, metadata, others, store)
+    }
+
+    private static func put(
+        _ body: PutBody, _ key: TileKey, _ metadata: TileMetadata, _ others: [TilePut], _ store: TileStore
+    ) throws -> Outcome {
+        // Before the put: a body that came in pieces can be put only once.
+        if let entry = try store.entry(for: key), metadata.isOlder(than: entry.metadata) {
+            _ = try sayOriginsDate(of: entry, store)
+        }
+        switch try store.put(body, for: key, metadata: metadata, with: others).first ?? .olderThanStored {
+        case .stored(_, let isNew):
+            var outcome = Outcome()
+            outcome.tookBytes = isNew
+            return outcome
+        case .largerThanCapacity:
+            var outcome = Outcome(isStored: false)
+            outcome.isTooLarge = true
+            return outcome
+        case .olderThanStored:
+            // What is stored answers those who wait only if it is fresh: an origin's nodes may differ in their clocks, and a
+            // stale entry must not send everybody to the origin.
+            let known = try store.entry(for: key).map { StoredFreshness(of: $0.metadata) }
+            let now = HTTPDate(metadata.storedAt)
+            return Outcome(isStored: known.map { $0.isFresh(at: now) && !$0.noCache } ?? false)
+        }
     }
 
     private static func newEpoch() -> String { String(UInt64.random(in: 0...UInt64.max), radix: 36) }
-}
-
-extension StoreJob.Outcome {
-    fileprivate init(_ outcome: PutOutcome, _ key: TileKey) {
-        switch outcome {
-        case .stored(let blob, _): place = blob.map { (key, $0) }
-        case .olderThanStored: isStored = false
-        case .largerThanCapacity: (isStored, isTooLarge) = (false, true)
-        }
-    }
 }

@@ -123,7 +123,8 @@ struct StoredCodecTests {
 
     private func job(_ fields: HTTPFields, _ body: String, at time: Timestamp = now) throws -> StoreJob {
         .put(
-            primary: try TileKey("site:/a"), record(fields, at: time).intent, body: Data(body.utf8), request: [:])
+            primary: try TileKey("site:/a"), record(fields, at: time).intent, body: .memory(Data(body.utf8)),
+            request: [:])
     }
 
     /// RFC 9111 §4: of several responses the one with the most recent `Date` is used.
@@ -225,5 +226,38 @@ struct StoredCodecTests {
         #expect(try answer() == "made last")
         try put("Accept-Encoding", nil, "undated", after: 3)
         #expect(try answer() == "undated", "its receipt counts as its Date")
+    }
+
+    /// A confirmation that names other fields in `Vary` moves a response, whose bytes may be too many for the memory.
+    @Test(arguments: [10, 400_000])
+    func aResponseThatMovesToAnotherVariantKeepsItsBytes(size: Int) throws {
+        let (store, keys) = try makeStore()
+        let key = try TileKey("site:/a")
+        let body = String((0..<size).map { Character(Unicode.Scalar(97 + UInt8($0 % 23))) })
+        _ = try job([.cacheControl: "max-age=600", .date: Self.date], body).perform(store, keys)
+        let request = CacheRequest(
+            method: .get, fields: [.acceptLanguage: "de"], target: "/a", key: key, hasBody: false)
+        func look() throws -> Lookup {
+            try Lookup.find(request, keys) { key in
+                try store.open(key, wholeUpTo: 1000).map { .tile($0) } ?? .miss
+            }
+        }
+        guard case .found(let candidate) = try look() else {
+            Issue.record("not stored")
+            return
+        }
+        let intent = record([.cacheControl: "max-age=600", .date: Self.date, .vary: "Accept-Language"]).intent
+        let move = StoreJob.update(candidate, intent, for: request)
+        guard case .move = move else {
+            Issue.record("no move")
+            return
+        }
+        #expect(try move.perform(store, keys).isStored)
+        guard case .found(let moved) = try look() else {
+            Issue.record("not moved")
+            return
+        }
+        #expect(moved.key != key)
+        #expect(try store.read(moved.key)?.data == Data(body.utf8))
     }
 }

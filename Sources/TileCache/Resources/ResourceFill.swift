@@ -304,8 +304,8 @@ final class ResourceFill {
         error = nil
         var outcome = StoreJob.Outcome(isStored: false)
         if body.count <= ResourceParts.storedBodyBytes {
-            let data = isBodiless(intent.status) ? nil : body
-            outcome = await carryOut(.put(primary: key, intent, body: data, request: request.fields))
+            let bytes = isBodiless(intent.status) ? PutBody.none : .memory(body)
+            outcome = await carryOut(.put(primary: key, intent, body: bytes, request: request.fields))
         }
         parts.changes.endWriting(permit)
         if !outcome.isStored, error == nil { error = whyNotStored(key, body.count, outcome) }

@@ -4,41 +4,63 @@ import HTTPTypes
 import NIOCore
 import TileStore
 
-/// Takes the bytes of an origin's answer where the fill wants them: to the client, into memory, to both, or nowhere.
+/// Takes the bytes of an origin's answer where the fill wants them: to the client, towards the store, to both, or nowhere.
 ///
-/// What is collected comes at the origin's speed, whoever reads it, as others may wait for it; a client that is slower is
-/// sent it from there. What is not collected comes at the client's speed. Belongs to its event loop.
-final class BodyRelay {
+/// What is to be stored comes at the origin's speed, whoever reads it, as others may wait for it: into memory, or into a
+/// staged file. A client that is slower is sent it from there, piece by piece. What is not to be stored comes at the
+/// client's speed. Belongs to its event loop.
+final class BodyRelay: @unchecked Sendable {
+    // Sendable so that a read on another thread can call it back on its loop; nothing is touched off the loop.
+
+    /// What the origin has to wait for.
+    struct Hold: OptionSet {
+        let rawValue: Int
+        /// The client takes its time, before the head too.
+        static let reader = Hold(rawValue: 1)
+        /// The disk takes its time.
+        static let disk = Hold(rawValue: 2)
+    }
+
+    /// What the relay tells its fill.
+    struct Listener {
+        /// ``BodyRelay/hold`` has changed.
+        ///
+        /// The origin may bring more before this returns.
+        var holdChanged: () -> Void
+        /// The store takes no more of the body.
+        ///
+        /// The fill has to decide what becomes of it, now or when ``BodyRelay/append(_:)`` returns.
+        var stagingFailed: (_ error: any Error, _ isAppending: Bool) -> Void
+        /// Bytes that are staged cannot be read, and the client's answer was broken off.
+        var unreadable: (any Error) -> Void
+    }
+
     private let exchange: Exchange?
-    private let budget: StagingBudget
-    /// Stops the origin, or lets it go on, and says whether the client is waited for.
-    private let hold: (_ holds: Bool) -> Void
-    private let onFailure: (any Error) -> Void
+    private let listener: Listener
+    private(set) var hold: Hold = []
 
     private var route = Fill.Route.drop
     /// Whether the head has gone to the client, and the body may follow.
     private var hasHead = false
-    private var collector: BodyCollector?
-    /// Bytes of the collected body that went to the client.
+    /// What is to be stored, or what a slow client is still sent of it; then also what came next.
+    private var incoming: IncomingBody?
+    /// Whether the body is complete, and the store's.
+    private var isCollected = false
+    /// Bytes of it that went to the client.
     private var handedOn = 0
-    /// Whether the client takes the body more slowly than it is collected, and is sent it from there.
+    /// Whether the client takes the body more slowly than it comes, and is sent it from ``incoming``.
     private var isBehind = false
-    /// What was collected of a body that turned out to be too large to be stored, until the client has it; and what came
-    /// next.
-    private var backlog: (collected: BodyCollector, next: ByteBuffer)?
+    private var isReading = false
+    /// Whether the body has ended, for a client that has not come to its end.
+    private var isEnding = false
+    private var trailers: HTTPFields?
+    /// The part that could not be collected.
+    private var overflow: ByteBuffer?
 
-    /// - Parameters:
-    ///   - exchange: The client; `nil` for a refresh in the background.
-    ///   - hold: Called with `true` to read the origin no further while the client takes its time, then with `false`.
-    ///   - onFailure: Called if bytes that are stored cannot be read.
-    init(
-        _ exchange: Exchange?, _ budget: StagingBudget, hold: @escaping (Bool) -> Void,
-        onFailure: @escaping (any Error) -> Void
-    ) {
+    /// - Parameter exchange: The client; `nil` for a refresh in the background.
+    init(_ exchange: Exchange?, _ listener: Listener) {
         self.exchange = exchange
-        self.budget = budget
-        self.hold = hold
-        self.onFailure = onFailure
+        self.listener = listener
     }
 
     /// The client that the bytes go to, if there is one.
@@ -47,54 +69,108 @@ final class BodyRelay {
     /// The head has gone to the client.
     func headIsOut() { hasHead = true }
 
-    /// Where the bytes go from now on.
-    ///
-    /// - Parameter length: The body's length, if it is known.
-    func take(_ new: Fill.Route, length: Int64?) {
-        switch (route, new) {
-        case (.collect, .relay): stopCollecting()
-        case (_, .collect(let limit)): collector = BodyCollector(length: length, limit: limit, budget: budget)
-        default: break
-        }
-        route = new
+    /// The bytes go towards the store from now on.
+    func collect(_ body: IncomingBody, limit: Int) {
+        route = .collect(limit: limit)
+        incoming = body
+        body.onProgress = { [weak self] in self?.progressed() }
     }
 
-    /// The client is gone: what is being collected comes at full speed.
+    /// The bytes go nowhere from now on.
+    func drop() { route = .drop }
+
+    /// The bytes go to the client alone from now on, after those that it has not been sent yet.
+    func relay() {
+        route = .relay
+        let next = overflow
+        overflow = nil
+        guard let incoming else {
+            if let next { pass(next) }
+            return
+        }
+        incoming.giveUp()
+        guard isBehind else {
+            self.incoming = nil
+            if let next { pass(next) }
+            change(hold.subtracting(.disk))
+            return
+        }
+        if let next { incoming.keep(next) }
+        change(.reader)
+    }
+
+    /// The client is gone: what is to be stored comes at full speed.
     func clientIsGone() {
         isBehind = false
-        backlog = nil
-        hold(false)
+        if isCollected || route == .relay { incoming = nil }
+        change(hold.subtracting(.reader))
+    }
+
+    /// The fill is over: what is not stored by now will not be.
+    ///
+    /// A client that is behind with a complete body is still sent the rest.
+    func fillIsOver() {
+        guard !isEnding else { return }
+        incoming?.giveUp()
+        (incoming, isBehind) = (nil, false)
     }
 
     // MARK: Bytes
 
-    /// Takes a part; `false` if it is too much to be collected.
+    /// Takes a part; `false` if it cannot be collected.
     ///
     /// Then the fill decides, and the part is not lost.
     func append(_ bytes: ByteBuffer) -> Bool {
         switch route {
         case .drop: return true
         case .relay:
-            pass(bytes)
+            guard isBehind, let incoming else {
+                pass(bytes)
+                return true
+            }
+            incoming.keep(bytes)
+            change(hold.union(.reader))
             return true
         case .collect:
-            guard collector?.append(bytes) ?? false else {
+            guard let incoming, collect(bytes, in: incoming) else {
                 overflow = bytes
                 return false
             }
-            guard !isBehind, let client else { return true }
-            client.send(bytes)
-            handedOn += bytes.readableBytes
-            if !client.isWritable {
-                isBehind = true
-                client.whenWritable { [weak self] in self?.catchUp() }
+            if !isBehind, let client {
+                client.send(bytes)
+                handedOn += bytes.readableBytes
+                if !client.isWritable {
+                    isBehind = true
+                    client.whenWritable { self.catchUp() }
+                }
             }
+            if incoming.isFull { change(hold.union(.disk)) }
             return true
         }
     }
 
-    /// The part that was too much.
-    private var overflow: ByteBuffer?
+    private func collect(_ bytes: ByteBuffer, in incoming: IncomingBody) -> Bool {
+        do { return try incoming.append(bytes) } catch {
+            listener.stagingFailed(error, true)
+            return false
+        }
+    }
+
+    /// Something was written, or could not be.
+    private func progressed() {
+        guard let incoming, !isCollected, case .collect = route else { return }
+        if let failure = incoming.failure {
+            listener.stagingFailed(failure, false)
+        } else if !incoming.isFull {
+            change(hold.subtracting(.disk))
+        }
+    }
+
+    private func change(_ new: Hold) {
+        guard new != hold else { return }
+        hold = new
+        listener.holdChanged()
+    }
 
     /// Sends the client a part at its speed.
     private func pass(_ bytes: ByteBuffer) {
@@ -110,74 +186,84 @@ final class BodyRelay {
 
     private func waitForClient(_ client: Exchange) {
         guard client.isOpen, !client.isWritable else { return }
-        hold(true)
-        client.whenWritable { [weak self] in self?.hold(false) }
+        change(hold.union(.reader))
+        client.whenWritable { [weak self] in self?.clientHasRead() }
     }
 
-    /// The body is too large to be stored, and is only passed on.
-    private func stopCollecting() {
-        guard let collected = collector else { return }
-        collector = nil
-        let next = overflow ?? ByteBuffer()
-        overflow = nil
-        guard isBehind else {
-            pass(next)
-            return
-        }
-        backlog = (collected, next)
-        hold(true)
+    private func clientHasRead() {
+        // One that is behind a body that is not stored has more to read first.
+        if !isBehind || route != .relay { change(hold.subtracting(.reader)) }
     }
 
-    /// Sends a client that is behind what has been collected meanwhile.
+    // MARK: A client that is behind
+
+    /// Sends a client that is behind what has come meanwhile, as fast as it takes it.
     private func catchUp() {
-        guard isBehind, let client, let source = collector ?? backlog?.collected else { return }
-        while handedOn < source.count {
+        guard isBehind, !isReading, let client, let incoming else { return }
+        while handedOn < incoming.count {
             guard client.isWritable else {
-                client.whenWritable { [weak self] in self?.catchUp() }
+                client.whenWritable { self.catchUp() }
                 return
             }
-            let end = min(handedOn + BodySender.pieceBytes, source.count)
-            client.send(source.slice(handedOn..<end))
-            handedOn = end
+            guard let piece = incoming.readNow(at: handedOn) else {
+                isReading = true
+                incoming.read(at: handedOn) { self.goOn($0) }
+                return
+            }
+            client.send(piece)
+            handedOn += piece.readableBytes
         }
         isBehind = false
-        guard let (_, next) = backlog else { return }
-        backlog = nil
-        client.send(next)
-        if client.isWritable { hold(false) } else { waitForClient(client) }
+        if route == .relay || isEnding { self.incoming = nil }
+        if isEnding {
+            client.finish(trailers: trailers)
+        } else if client.isWritable {
+            change(hold.subtracting(.reader))
+        } else if route == .relay {
+            waitForClient(client)
+        } else {
+            isBehind = true
+            client.whenWritable { self.catchUp() }
+        }
+    }
+
+    /// A piece has been read on another thread.
+    private func goOn(_ result: Result<ByteBuffer, any Error>) {
+        isReading = false
+        guard isBehind, let client else { return }
+        switch result {
+        case .success(let piece):
+            client.send(piece)
+            handedOn += piece.readableBytes
+            catchUp()
+        case .failure(let error):
+            client.abort()
+            if isEnding { (incoming, isBehind) = (nil, false) }
+            listener.unreadable(error)
+        }
     }
 
     // MARK: The end
 
-    /// All that was collected; the relay keeps nothing of it.
-    func collected() -> HeldBody? {
-        defer { collector = nil }
-        return collector?.finish()
+    /// All that was collected, for the store.
+    func collected() -> IncomingBody? {
+        isCollected = true
+        defer { if !isBehind { incoming = nil } }
+        return incoming
     }
 
-    /// Ends the client's answer.
-    ///
-    /// - Parameter body: What was collected, for a client that is behind.
-    /// - Returns: What still sends the body to a client that is slow.
-    func finish(_ body: HeldBody? = nil, trailers: HTTPFields?) -> BodySender? {
-        guard let client else { return nil }
-        hasHead = false
-        guard isBehind, let body else {
+    /// Ends the client's answer, once it has all of it.
+    func finish(trailers: HTTPFields?) {
+        guard let client else { return }
+        guard isBehind, let incoming else {
             client.finish(trailers: trailers)
-            return nil
+            return
         }
-        isBehind = false
+        (isEnding, self.trailers) = (true, trailers)
         // What is small enough waits in the connection's buffers, as a stored body does: the budget is for others.
-        guard body.data.count > Candidate.wholeUpTo else {
-            client.send(ByteBuffer(body.data, handedOn..<body.data.count))
-            client.finish(trailers: trailers)
-            return nil
-        }
-        let rest = BodyPart(prefix: "", bytes: Int64(handedOn)..<Int64(body.data.count))
-        let sender = BodySender(
-            client, .memory(body.data), rest.bytes.isEmpty ? [] : [rest], trailers: trailers, owner: body,
-            onFailure: onFailure)
-        sender.run()
-        return sender
+        guard incoming.count <= IncomingBody.inMemoryUpTo, let rest = incoming.readNow(at: handedOn) else { return }
+        client.send(rest)
+        handedOn += rest.readableBytes
+        catchUp()
     }
 }

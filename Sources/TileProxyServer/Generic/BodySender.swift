@@ -22,26 +22,23 @@ final class BodySender: @unchecked Sendable {
     static let pieceBytes = 120 << 10
 
     private let exchange: Exchange
-    private var body: StoredBody
+    private let body: StoredBody
     private var parts: ArraySlice<BodyPart>
     private let suffix: String
-    private let trailers: HTTPFields?
-    private var owner: AnyObject?
+    private let owner: AnyObject?
     private let onFailure: (any Error) -> Void
 
     /// - Parameters:
-    ///   - trailers: What follows the body.
     ///   - owner: Kept until the client has all of it or is gone: what accounts for the memory.
     ///   - onFailure: Called on the loop if the body cannot be read; the response is broken off then.
     init(
         _ exchange: Exchange, _ body: StoredBody, _ parts: [BodyPart], suffix: String = "",
-        trailers: HTTPFields? = nil, owner: AnyObject? = nil, onFailure: @escaping (any Error) -> Void
+        owner: AnyObject? = nil, onFailure: @escaping (any Error) -> Void
     ) {
         self.exchange = exchange
         self.body = body
         self.parts = parts[...]
         self.suffix = suffix
-        self.trailers = trailers
         self.owner = owner
         self.onFailure = onFailure
     }
@@ -55,7 +52,7 @@ final class BodySender: @unchecked Sendable {
             }
             guard let part = parts.popFirst() else {
                 if !suffix.isEmpty { exchange.send(ByteBuffer(string: suffix)) }
-                exchange.finish(trailers: trailers)
+                exchange.finish()
                 return
             }
             if !part.prefix.isEmpty { exchange.send(ByteBuffer(string: part.prefix)) }
@@ -70,15 +67,6 @@ final class BodySender: @unchecked Sendable {
         }
     }
 
-    /// Whether there is nothing left to send, or nobody to send it to.
-    var isOver: Bool { !exchange.isOpen || parts.isEmpty }
-
-    /// Goes on with the same bytes from another place, and lets go of those it has.
-    func read(from other: StoredBody) {
-        guard other.count == body.count else { return }
-        (body, owner) = (other, nil)
-    }
-
     /// Sends a piece; `false` if it has to be waited for, or cannot be had.
     private func send(_ piece: Range<Int>) -> Bool {
         switch body {
@@ -87,30 +75,14 @@ final class BodySender: @unchecked Sendable {
             exchange.send(ByteBuffer(data, piece))
             return true
         case .file(let file):
-            var buffer = ByteBuffer()
-            let isThere = buffer.fill(piece.count) { file.readNow(into: $0, at: piece.lowerBound) }
-            if isThere {
-                exchange.send(buffer)
-                return true
+            guard let buffer = ByteBuffer(piece, now: { file.readNow(into: $0, at: piece.lowerBound) }) else {
+                ByteBuffer.read(
+                    piece, on: exchange.eventLoop, { try file.read(into: $0, at: piece.lowerBound) },
+                    then: { self.goOn($0) })
+                return false
             }
-            read(piece, of: file)
-            return false
-        }
-    }
-
-    /// Reads a piece on a thread that may wait, then goes on.
-    private func read(_ piece: Range<Int>, of file: BlobFile) {
-        let loop = exchange.eventLoop
-        NIOThreadPool.singleton.submit { _ in
-            let result = Result { () throws -> ByteBuffer in
-                var buffer = ByteBuffer()
-                _ = try buffer.fill(piece.count) { space throws in
-                    try file.read(into: space, at: piece.lowerBound)
-                    return true
-                }
-                return buffer
-            }
-            loop.execute { self.goOn(result) }
+            exchange.send(buffer)
+            return true
         }
     }
 
@@ -134,8 +106,33 @@ extension ByteBuffer {
         data.withUnsafeBytes { _ = writeBytes(UnsafeRawBufferPointer(rebasing: $0[range])) }
     }
 
+    /// A piece of a body, if it can be had without waiting.
+    init?(_ piece: Range<Int>, now read: (UnsafeMutableRawBufferPointer) -> Bool) {
+        self = ByteBuffer()
+        guard fill(piece.count, read) else { return nil }
+    }
+
+    /// Reads a piece of a body on a thread that may wait; the result comes on the loop.
+    static func read(
+        _ piece: Range<Int>, on loop: any EventLoop,
+        _ read: @escaping @Sendable (UnsafeMutableRawBufferPointer) throws -> Void,
+        then next: @escaping @Sendable (Result<ByteBuffer, any Error>) -> Void
+    ) {
+        NIOThreadPool.singleton.submit { _ in
+            let result = Result { () throws -> ByteBuffer in
+                var buffer = ByteBuffer()
+                _ = try buffer.fill(piece.count) { space throws in
+                    try read(space)
+                    return true
+                }
+                return buffer
+            }
+            loop.execute { next(result) }
+        }
+    }
+
     /// Writes so many bytes by means of a body that fills them, or nothing if it returns `false`.
-    fileprivate mutating func fill(
+    private mutating func fill(
         _ count: Int, _ body: (UnsafeMutableRawBufferPointer) throws -> Bool
     ) rethrows -> Bool {
         try writeWithUnsafeMutableBytes(minimumWritableBytes: count) { space in

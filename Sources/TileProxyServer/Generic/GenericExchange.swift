@@ -99,7 +99,8 @@ final class GenericExchange: @unchecked Sendable {
         }
     }
 
-    private func clientIsGone() {
+    /// The client is gone, or its answer was broken off.
+    func clientIsGone() {
         take(.clientGone)
         fill?.ownerHasLeft()
     }

@@ -33,6 +33,8 @@ final class GenericFill: @unchecked Sendable {
     private var trailers: HTTPFields?
     private var events: [Fill.Event] = []
     private var isActing = false
+    /// Whether the store is being changed before the answer goes on.
+    private var isSettling = false
 
     /// - Parameter owner: The request that it is begun for; `nil` for a refresh in the background.
     init(
@@ -52,10 +54,19 @@ final class GenericFill: @unchecked Sendable {
         }
         fill = Fill(request, forwarding, proxy.cache.use, scope, hasOwner: owner != nil, probe: probe)
         if request.isForCache, let key = request.key { permit = proxy.cache.changes.takePermit(for: key) }
+        let report = request.key.map { proxy.cache.bodyCannotBeRead($0) }
         relay = BodyRelay(
-            client, proxy.cache.budget,
-            hold: { [weak self] holds in self?.hold(holds) },
-            onFailure: request.key.map { proxy.cache.bodyCannotBeRead($0) } ?? { _ in })
+            client,
+            BodyRelay.Listener(
+                holdChanged: { [weak self] in self?.holdChanged() },
+                stagingFailed: { [weak self] error, isAppending in
+                    self?.notStored(error)
+                    if !isAppending { self?.take(.tooMuch) }
+                },
+                unreadable: { [weak self] error in
+                    report?(error)
+                    self?.owner?.clientIsGone()
+                }))
     }
 
     private var cache: GenericCache { proxy.cache }
@@ -92,14 +103,18 @@ final class GenericFill: @unchecked Sendable {
         case .abandonProbe(let probe): cache.health.abandoned(route.origin.name, question, probe: probe)
         case .report(let trouble): report(trouble)
         case .settle(let gone, let job):
-            call?.pause()
+            isSettling = true
+            holdChanged()
             settle(gone[...]) {
                 self.carryOut(job) { _ in
                     self.take(.settled)
-                    self.call?.resume()
+                    self.isSettling = false
+                    self.holdChanged()
                 }
             }
-        case .route(let route): relay?.take(route, length: length)
+        case .route(.drop): relay?.drop()
+        case .route(.relay): relay?.relay()
+        case .route(.collect(let limit)): collect(limit: limit)
         case .tellOwner(let news): tellOwner(news)
         case .sendFollowersAway(let news):
             if let ticket { cache.flights.close(ticket, news) }
@@ -121,7 +136,7 @@ final class GenericFill: @unchecked Sendable {
             owner.take(.told(news))
             relay?.headIsOut()
         case .ended:
-            _ = relay?.finish(trailers: trailers)
+            relay?.finish(trailers: trailers)
             owner.take(.told(news))
         case .found, .confirmed, .useStale, .failed: owner.take(.told(news))
         }
@@ -140,6 +155,7 @@ final class GenericFill: @unchecked Sendable {
         if let permit { cache.changes.giveBack(permit) }
         permit = nil
         owner = nil
+        relay?.fillIsOver()
         proxy.isOver(self)
     }
 
@@ -166,11 +182,16 @@ final class GenericFill: @unchecked Sendable {
         call?.mayBeUnwanted = true
     }
 
-    /// The client takes its time, or does so no longer; the connection meanwhile is not one that other requests wait for.
-    private func hold(_ holds: Bool) {
-        if holds { call?.pause() }
-        call?.waitsForReader = holds
-        if !holds { call?.resume() }
+    /// What the origin has to wait for has changed.
+    ///
+    /// A connection that waits for its client is not one that other requests wait for. One that waits for the disk is: else
+    /// a slow disk would open ever more of them.
+    private func holdChanged() {
+        let hold = relay?.hold ?? []
+        let mayGoOn = hold.isEmpty && !isSettling
+        if !mayGoOn { call?.pause() }
+        call?.waitsForReader = hold.contains(.reader)
+        if mayGoOn { call?.resume() }
     }
 
     // MARK: The origin
@@ -215,35 +236,45 @@ final class GenericFill: @unchecked Sendable {
         if isSettled { settle(resources.dropFirst(), then: next) }
     }
 
+    /// Has the body go towards the store, unless it is known already that it will not get there.
+    private func collect(limit: Int) {
+        guard let key = request.key else { return take(.tooMuch) }
+        let limit = min(limit, cache.store.largestBody(for: key))
+        let known = Int(clamping: length ?? 0)
+        guard known <= limit, cache.budget.hasRoom(for: known) else { return take(.tooMuch) }
+        do {
+            relay?.collect(try IncomingBody(cache, limit: limit, loop: proxy.loop), limit: limit)
+        } catch {
+            notStored(error)
+            take(.tooMuch)
+        }
+    }
+
     /// Stores what was collected, and ends the client's answer.
     private func store(_ intent: OriginDecision.StoreIntent) {
         let body = relay?.collected()
         // First, so that whoever has seen the answer's end waits for the store.
-        let mayStore = permit.map { cache.changes.beginWriting($0) } ?? false
-        let rest = owner == nil ? nil : relay?.finish(body, trailers: trailers)
+        let mayStore = body != nil && permit.map { cache.changes.beginWriting($0) } ?? false
+        if owner != nil { relay?.finish(trailers: trailers) }
         owner?.take(.told(.ended))
         guard mayStore, let permit, let body, let key = request.key else {
+            body?.giveUp()
             take(.mayNotStore)
             return
         }
-        let data = isBodiless(intent.status) ? nil : body.data
-        let job = StoreJob.put(primary: key, intent, body: data, request: request.fields)
-        carryOut(job) { outcome in
-            self.cache.changes.endWriting(permit)
-            if let rest, let place = outcome.place { self.letGo(of: body, rest, place) }
-            self.take(.stored(outcome, body))
+        @Sendable func done(_ outcome: StoreJob.Outcome) {
+            cache.changes.endWriting(permit)
+            if outcome.tookBytes { body.isStored() }
+            take(.stored(outcome, outcome.isStored ? nil : body.held()))
         }
-    }
-
-    /// Has a slow client sent the rest from the file, so that the memory can be used for others.
-    private func letGo(of body: HeldBody, _ rest: BodySender, _ place: (key: TileKey, blob: BlobDigest)) {
-        guard !rest.isOver else { return }
-        cache.worker.run(on: proxy.loop) { store in
-            let opened = try store.open(place.key, wholeUpTo: Candidate.wholeUpTo)
-            return opened?.entry.blob == place.blob ? opened?.body : nil
-        } then: { result in
-            // What is in memory serves as well.
-            if case .success(.some(let stored)) = result { rest.read(from: stored) }
+        body.finish {
+            if let failure = body.failure {
+                self.notStored(failure)
+                done(StoreJob.Outcome(isStored: false))
+                return
+            }
+            let bytes = isBodiless(intent.status) ? .none : body.bytes
+            self.carryOut(.put(primary: key, intent, body: bytes, request: self.request.fields), then: done)
         }
     }
 
@@ -266,11 +297,15 @@ final class GenericFill: @unchecked Sendable {
             switch result {
             case .success(let outcome): next(outcome)
             case .failure(let error):
-                cache.failures.report(.error, "an answer could not be stored", ["error": "\(error)"])
-                cache.settings.onNotStored?()
+                self.notStored(error)
                 next(StoreJob.Outcome(isStored: false))
             }
         }
+    }
+
+    private func notStored(_ error: any Error) {
+        cache.failures.report(.error, "an answer could not be stored", ["error": "\(error)"])
+        cache.settings.onNotStored?()
     }
 }
 

@@ -15,8 +15,12 @@ package struct GenericSettings: Sendable {
     package var policy = CachePolicy(kind: .shared, usesHeuristic: true)
     /// The largest body that is stored.
     package var storedBodyBytes = 64 << 20
-    /// Bytes of bodies that are being collected to be stored, at most, over all requests.
-    package var stagingBytes = 256 << 20
+    /// Bytes of bodies that are on their way into the store, at most, over all requests: in memory and in `staging/`.
+    ///
+    /// They count until the body is stored, or its file is removed and nobody reads it any more; what finds no room is passed
+    /// on and not stored. Half of the 1 GiB that is to be left free beside the capacity: eight bodies of the largest size.
+    /// Memory is bounded besides, at some 600 KiB for each connection to an origin.
+    package var stagingBytes = 512 << 20
     /// What an origin is given.
     package var upstream = UpstreamLimits()
     /// For `https` origins.
@@ -47,6 +51,8 @@ package final class GenericCache: Sendable {
     let store: TileStore
     let settings: GenericSettings
     let worker: StoreWorker
+    /// Write bodies that come in pieces: others, so that no look-up and no put waits behind them.
+    let stagingThreads = BlockingPool(threads: 2)
     /// What is the generic route's own in the engine.
     let use: CacheUse
     let flights = Fills()
@@ -88,6 +94,7 @@ package final class GenericCache: Sendable {
     package func shutdown(grace: TimeAmount = .seconds(10)) async throws {
         let end = NIODeadline.now() + grace
         while underWay.withLock({ $0 }) > 0, .now() < end { try await Task.sleep(nanoseconds: 5_000_000) }
+        await stagingThreads.finish()
         await worker.shutdown()
     }
 }

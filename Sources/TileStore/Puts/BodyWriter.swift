@@ -1,7 +1,7 @@
 #if canImport(FoundationEssentials)
-import FoundationEssentials
+package import FoundationEssentials
 #else
-import Foundation
+package import Foundation
 #endif
 
 /// A body on its way into a store, piece by piece, so that nobody has to hold the whole of it in memory.
@@ -198,6 +198,9 @@ package final class StagedBody: Sendable {
     /// How many bytes there are by now.
     package var count: Int { content.withLock { $0.count } }
 
+    /// All bytes that there are by now; `nil` if they are in a file.
+    package var memory: Data? { content.withLock { $0.file == nil ? $0.memory : nil } }
+
     /// Reads a stretch of what is there; may block.
     ///
     /// - Throws: ``StoreError`` if the disk fails, or if the stretch goes beyond ``count``.
@@ -262,7 +265,30 @@ package final class StagedBody: Sendable {
     fileprivate func discard() { content.withLock { $0.file }?.discard() }
 }
 
+/// The body of a put, wherever its bytes are.
+package enum PutBody: Sendable {
+    /// A response without a body.
+    case none
+    case memory(Data)
+    /// What a writer has taken: in memory or in a file of `staging/`. The put ends the writer.
+    case pieces(BodyWriter)
+}
+
 extension TileStore {
+    /// Stores a body, and other tiles after it, in one hold of the lock.
+    ///
+    /// - Returns: What became of the body, and then of the others.
+    /// - Throws: ``StoreError`` of the first that failed; those before it are stored.
+    package func put(
+        _ body: PutBody, for key: TileKey, metadata: TileMetadata, with others: [TilePut] = []
+    ) throws -> [PutOutcome] {
+        switch body {
+        case .none: try put([TilePut(key: key, data: nil, metadata: metadata)] + others)
+        case .memory(let data): try put([TilePut(key: key, data: data, metadata: metadata)] + others)
+        case .pieces(let writer): try writer.commit(for: key, metadata: metadata, with: others)
+        }
+    }
+
     /// Begins a body that comes in pieces.
     ///
     /// Does not block, and costs no file until the body is larger than what may stay in memory.

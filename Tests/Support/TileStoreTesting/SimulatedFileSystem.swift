@@ -70,6 +70,7 @@ package final class SimulatedFileSystem: FileSystem, @unchecked Sendable {
     private var writable = true
     private var hits = 0
     private var intruder: (after: Int, body: () -> Void)?
+    private var writeHook: (@Sendable (String) -> Void)?
     private var listedShards = 0
     private var greatestRead = 0
 
@@ -114,6 +115,11 @@ package final class SimulatedFileSystem: FileSystem, @unchecked Sendable {
 
     /// Forgets what ``beforeLocking(after:_:)`` was told, if it has not happened yet.
     package func forgetIntruder() { disk.lock.withLock { _ in intruder = nil } }
+
+    /// Has something happen before each write to a file, on the thread that writes: it may keep that waiting, as a slow disk does.
+    package func beforeEachWrite(_ body: (@Sendable (_ path: String) -> Void)?) {
+        disk.lock.withLock { _ in writeHook = body }
+    }
 
     private func letIntruderIn(_ file: OpenFile) {
         let body = disk.lock.withLock { _ -> (() -> Void)? in
@@ -264,8 +270,9 @@ package final class SimulatedFileSystem: FileSystem, @unchecked Sendable {
     }
 
     package func write(_ file: OpenFile, _ bytes: UnsafeRawBufferPointer) throws(FileError) -> Int {
-        try disk.lock.withLock { _ throws(FileError) in
-            let path = handles[file.number]?.path ?? ""
+        let (hook, path) = disk.lock.withLock { _ in (writeHook, handles[file.number]?.path ?? "") }
+        hook?(path)
+        return try disk.lock.withLock { _ throws(FileError) in
             let verdict = try count("write", path, space: true, write: true)
             let node = try handle(file, "write").node
             if case .halfThen(let error) = verdict {

@@ -1,3 +1,4 @@
+import CacheEngine
 import Foundation
 import HTTPCaching
 import HTTPListener
@@ -17,6 +18,7 @@ final class ProxyUnderTest {
     private let proxies = Locked<[NIOLoopBound<GenericProxy>]>([])
     private let group: MultiThreadedEventLoopGroup
     private let folder: String
+    private let files: SimulatedFileSystem?
 
     /// Starts a proxy for some routes; `ORIGIN` in them stands for the origin.
     ///
@@ -29,6 +31,7 @@ final class ProxyUnderTest {
         observer: (any ExchangeObserver)? = nil, configure: (inout GenericSettings) -> Void = { _ in }
     ) async throws {
         self.folder = folder ?? NSTemporaryDirectory() + "proxy-" + UUID().uuidString
+        self.files = files
         store =
             if let files {
                 try TileStore(environment: clock.environment(files), configuration: StoreConfiguration())
@@ -60,6 +63,30 @@ final class ProxyUnderTest {
             proxies.withLock { $0.append(NIOLoopBound(proxy, eventLoop: loop)) }
             return proxy
         }
+    }
+
+    /// The files in `staging/`.
+    var staged: [String] {
+        get throws {
+            try files?.disk.names("staging") ?? FileManager.default.contentsOfDirectory(atPath: folder + "/staging")
+        }
+    }
+
+    /// Bytes in them.
+    var stagedBytes: Int {
+        get throws {
+            try staged.reduce(0) { sum, name in
+                let path = "staging/" + name
+                if let files { return sum + (files.disk.contents(path)?.count ?? 0) }
+                let size = try FileManager.default.attributesOfItem(atPath: folder + "/" + path)[.size]
+                return sum + (size as? Int ?? 0)
+            }
+        }
+    }
+
+    /// Waits until no body is on its way into the store any more, and every file of one is stored or gone.
+    func untilNothingIsStaged() async throws {
+        while try !cache.budget.isUnused || !staged.isEmpty { await Task.yield() }
     }
 
     /// What is buffered for each connection to an origin.
