@@ -175,8 +175,10 @@ package struct CacheTransaction: Sendable {
     // MARK: Decisions
 
     private mutating func act(_ decision: CacheDecision, _ now: HTTPDate) -> [Action] {
-        if case .serve = decision { return proceed(decision, now) }
-        // Who has seen an answer's end must find it here, so what is just being stored for the URL is waited for, once.
+        if case .serve(_, _, _, refresh: false) = decision { return proceed(decision, now) }
+        // Read-your-writes: a client that saw the end of a response must find it here. So what is just being stored for the
+        // URL is waited for, once; not for a hit, as whoever replaces a fresh response makes it stale first
+        // (`Invalidations.replaced`).
         guard let key = request.key, request.isForCache, !hasAwaitedWrites else { return proceed(decision, now) }
         hasAwaitedWrites = true
         state = .waitingForWrites(decision)

@@ -263,6 +263,7 @@ package struct Fill: Sendable {
             Invalidations.superseded(by: raw, to: request, first, use, isStored: intent != nil)
             ?? Invalidations.job(
                 for: raw, to: request, forwarding.candidate, scope, use, length: length, now: now)
+            ?? Invalidations.replaced(by: intent, to: request, first, now: now)
         guard let job else { return pass(response, length, intent, now) }
         // Who gets the answer to a change may rely on not being shown the past.
         var gone: [TileKey] = []

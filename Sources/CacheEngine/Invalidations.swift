@@ -47,6 +47,22 @@ package enum Invalidations {
         }
     }
 
+    /// What is to be done to a fresh response that the client did not want, and that the origin replaces by another one;
+    /// `nil` for nothing.
+    ///
+    /// The client may see the end of the answer while that is still being written. Marked as stale before it sees anything,
+    /// the old one is no hit any more: whoever asks next waits for the new one to be written, as for any response. If the new
+    /// one does not come to its end, the old one is still there to be confirmed.
+    static func replaced(
+        by intent: OriginDecision.StoreIntent?, to request: CacheRequest, _ forwarding: Forwarding, now: HTTPDate
+    ) -> StoreJob? {
+        guard let intent, let candidate = forwarding.candidate, forwarding.cause == .request, request.method == .get,
+            candidate.entry.metadata.expires.seconds > now.seconds,
+            !intent.metadata.isOlder(than: candidate.entry.metadata)
+        else { return nil }
+        return .refresh(candidate, candidate.entry.metadata.expired(at: now))
+    }
+
     private static func head(
         _ response: HTTPResponse, _ request: CacheRequest, _ candidate: Candidate?, _ use: CacheUse,
         _ length: Int64?, _ now: HTTPDate
@@ -57,9 +73,7 @@ package enum Invalidations {
         switch HeadOutcome(response, stored: candidate.response, length: Int64(candidate.length), now: now) {
         case .keep: return nil
         case .invalidate:
-            var metadata = candidate.entry.metadata
-            metadata.expires = Timestamp(seconds: min(metadata.expires.seconds, now.seconds))
-            return .refresh(candidate, metadata)
+            return .refresh(candidate, candidate.entry.metadata.expired(at: now))
         case .update:
             let fresh = use.refreshed(
                 candidate.response, by: response, to: request.httpRequest, requestedAt: now, receivedAt: now)
@@ -69,5 +83,14 @@ package enum Invalidations {
             case .remove: return .remove([candidate.key])
             }
         }
+    }
+}
+
+extension TileMetadata {
+    /// The same, stale from now on.
+    fileprivate func expired(at now: HTTPDate) -> TileMetadata {
+        var metadata = self
+        metadata.expires = Timestamp(seconds: min(expires.seconds, now.seconds))
+        return metadata
     }
 }

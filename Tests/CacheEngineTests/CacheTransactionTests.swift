@@ -104,6 +104,18 @@ struct CacheTransactionTests {
         #expect(run(request, use: MachineLab.oneAsker, miss + [.heard(.held(held))]).last != "answer miss, done")
     }
 
+    /// What a reload brings is being written, and the old one may be served stale.
+    @Test
+    func whatMayBeServedWhileItIsRefreshedWaitsForWhatIsBeingWritten() throws {
+        let request = try MachineLab.request()
+        let old = Event.looked(.found(try MachineLab.stored("max-age=1, stale-while-revalidate=1000")))
+        let new = Event.looked(.found(try MachineLab.stored("max-age=1000")))
+        #expect(
+            run(request, [.begin, old, .written(waited: true), new])
+                == ["look", "await writes", "look", "answer hit, make ready, done"])
+        #expect(run(request, [.begin, old, .written(waited: false)]).last == "answer stale, refresh, done")
+    }
+
     @Test
     func anErrorOfTheOriginsAnswersTheWholeHerdFromWhatIsStored() throws {
         let tolerant = Event.looked(.found(try MachineLab.stored("max-age=1, stale-if-error=1000")))

@@ -29,8 +29,8 @@ struct EngineOrderTests {
         }
     }
 
-    private static func violations(_ script: [EngineStep]) -> [String] {
-        let world = EngineWorld()
+    private static func violations(_ script: [EngineStep], isOneAsker: Bool) -> [String] {
+        let world = EngineWorld(isOneAsker: isOneAsker)
         world.run(script)
         return world.violations
     }
@@ -39,10 +39,15 @@ struct EngineOrderTests {
     func inAnyOrderEachClientGetsOneAnswerAndNothingIsLeft(part: Int) {
         for seed in Seeds.share(part, of: 4, count: 2000) {
             let script = Self.script(seed)
-            guard !Self.violations(script).isEmpty else { continue }
-            let smallest = shrink(script) { !Self.violations($0).isEmpty }
-            Issue.record("seed \(seed): \(Self.violations(smallest)) after \(smallest)")
-            return
+            for isOneAsker in [false, true] {
+                func violations(_ script: [EngineStep]) -> [String] {
+                    Self.violations(script, isOneAsker: isOneAsker)
+                }
+                guard !violations(script).isEmpty else { continue }
+                let smallest = shrink(script) { !violations($0).isEmpty }
+                Issue.record("seed \(seed), one asker: \(isOneAsker): \(violations(smallest)) after \(smallest)")
+                return
+            }
         }
     }
 }

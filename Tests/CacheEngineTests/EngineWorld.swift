@@ -31,7 +31,7 @@ enum EngineStep: Hashable, Sendable {
     enum Wish: Hashable, Sendable, CaseIterable { case plain, noCache, onlyIfCached, range, head, change }
     /// What an origin answers.
     enum Answer: Hashable, Sendable, CaseIterable {
-        case cacheable, brief, noStore, lengthless, notModified, notFound, gone, broken, busy, tooLarge, stale
+        case cacheable, brief, noStore, noCache, lengthless, notModified, notFound, gone, broken, busy, tooLarge, stale
     }
 }
 
@@ -46,6 +46,10 @@ final class EngineWorld {
         /// Whether its head is out and the rest is to come.
         var isRelaying = false
         var isPatient = false
+        /// Whether it was told that the request that it followed failed.
+        var heardOfFailure = false
+        /// The `Date` of the latest answer that a client had seen to its end when this one came; `nil` for none.
+        var seen: Timestamp?
         var seat: Fills.Seat?
         weak var fill: Question?
         var events: [CacheTransaction.Event] = []
@@ -81,8 +85,7 @@ final class EngineWorld {
         }
     }
 
-    static let use = CacheUse(
-        policy: CachePolicy(kind: .shared, usesHeuristic: true), storedBodyBytes: 1000, name: "test")
+    private let use: CacheUse
 
     let flights = Fills()
     let changes = Changes()
@@ -95,6 +98,10 @@ final class EngineWorld {
     private var pending: [() -> Void] = []
     private var stored: [TileKey: (metadata: TileMetadata, data: Data)] = [:]
     private var diskIsFull = false
+    /// Whether it ever was: what cannot be written cannot make the one before it stale either.
+    private var diskWasFull = false
+    /// The `Date` of the latest answer that is stored, or being stored, and that a client saw to its end.
+    private var seen: [TileKey: Timestamp] = [:]
     /// What must never be.
     private(set) var violations: [String] = []
 
@@ -103,7 +110,9 @@ final class EngineWorld {
         let now = Locked<Int64>(1_000_000)
     }
 
-    init() {
+    /// - Parameter isOneAsker: Whether all clients are one, and share what becomes of a request.
+    init(isOneAsker: Bool) {
+        use = isOneAsker ? MachineLab.oneAsker : MachineLab.use
         let time = Time()
         self.time = time
         health = OriginHealth(
@@ -150,7 +159,9 @@ final class EngineWorld {
             let there = clients.filter { $0.isPatient && !$0.isDone }
             if !there.isEmpty { take(.patienceOver, there[index % there.count]) }
         case .wait(let seconds): time.now.withLock { $0 += Int64(seconds) }
-        case .disk(let isFull): diskIsFull = isFull
+        case .disk(let isFull):
+            diskIsFull = isFull
+            diskWasFull = diskWasFull || isFull
         }
     }
 
@@ -193,7 +204,8 @@ final class EngineWorld {
         }
         let request = CacheRequest(
             method: method, fields: fields, target: "/\(resource)", key: key(resource), hasBody: wish == .change)
-        let client = Client(request, Self.use)
+        let client = Client(request, use)
+        client.seen = request.key.flatMap { seen[$0] }
         clients.append(client)
         take(.begin, client)
     }
@@ -249,6 +261,12 @@ final class EngineWorld {
             if let seat = client.seat { flights.leave(seat) }
             client.seat = nil
         case .answer(let candidate, _, _, _, let from):
+            if from == .hit, candidate.response.freshness.noCache { violations.append("no-cache is a hit") }
+            if !diskWasFull, let seen = client.seen, let date = candidate.entry.metadata.date, date < seen,
+                from == .hit || from == .miss
+            {
+                violations.append("a client gets an older answer than one that was seen before")
+            }
             if case .memory(let data) = candidate.body, data != Data("whole".utf8) {
                 violations.append("half a body is served")
             }
@@ -282,6 +300,7 @@ final class EngineWorld {
         _ forwarding: Forwarding, _ joining: CacheTransaction.Joining, _ isProbe: Bool, _ client: Client
     ) {
         let request = client.transaction.request
+        if client.heardOfFailure { violations.append("a client asks though the failure is its own") }
         var ticket: Fills.Ticket?
         if let key = Fill.flightKey(request, forwarding) {
             switch joining {
@@ -290,6 +309,7 @@ final class EngineWorld {
                     self?.pending.append {
                         guard client.seat != nil else { return }
                         client.seat = nil
+                        if case .failed = news { client.heardOfFailure = true }
                         self?.take(.heard(news), client)
                     }
                 }
@@ -320,7 +340,7 @@ final class EngineWorld {
         looksAgain: Bool
     ) {
         let scope = ResourceScope(origin: "http://origin") { path, _ in try? TileKey("site:" + path) }
-        let fill = Fill(request, forwarding, Self.use, scope, hasOwner: owner != nil, isProbe: isProbe)
+        let fill = Fill(request, forwarding, use, scope, hasOwner: owner != nil, isProbe: isProbe)
         let question = Question(fill, owner, ticket)
         owner?.fill = question
         if request.isForCache, let key = request.key { question.permit = changes.takePermit(for: key) }
@@ -408,14 +428,18 @@ final class EngineWorld {
             return
         }
         if question.answer == .noStore { violations.append("what must not be stored is stored") }
+        if question.hasOwner, let date = intent.metadata.date { seen[key] = max(seen[key] ?? date, date) }
         let data = Data("whole".utf8)
         let body = HeldBody(data, 0, budget)
         pending.append { [weak self] in
             guard let self else { return }
             let isStored = !diskIsFull
-            if isStored { stored[key] = (intent.metadata, data) }
+            let isOld = stored[key].map { intent.metadata.isOlder(than: $0.metadata) } ?? false
+            let known = stored[key].map { StoredFreshness(of: $0.metadata) }
+            if isStored, !isOld { stored[key] = (intent.metadata, data) }
             changes.endWriting(permit)
-            take(.stored(StoreJob.Outcome(isStored: isStored), body), question)
+            let isCurrent = !isOld || (known.map { $0.isFresh(at: self.now) && !$0.noCache } ?? false)
+            take(.stored(StoreJob.Outcome(isStored: isStored && isCurrent), body), question)
         }
     }
 
@@ -428,7 +452,7 @@ final class EngineWorld {
             }
             next(StoreJob.Outcome(isStored: !diskIsFull))
         case .remove(let keys):
-            for key in keys { stored[key] = nil }
+            for key in keys { (stored[key], seen[key]) = (nil, nil) }
             next(StoreJob.Outcome())
         }
     }
@@ -447,6 +471,9 @@ final class EngineWorld {
             fields[.cacheControl] = "max-age=1, stale-while-revalidate=100"
             fields[.eTag] = "\"1\""
         case .noStore: fields[.cacheControl] = "no-store"
+        case .noCache:
+            fields[.cacheControl] = "no-cache"
+            fields[.eTag] = "\"1\""
         case .lengthless:
             fields[.cacheControl] = "max-age=60"
             length = nil

@@ -333,4 +333,33 @@ struct FillTests {
                 request, use: MachineLab.oneAsker, [.begin(looksAgain: false), head(200, [.cacheControl: "no-store"])]
             ).last?.contains("followers: alone") == true)
     }
+
+    // MARK: Reloads
+
+    /// Else a client that has seen the end of the new one would get the old one for as long as the new one is being written.
+    @Test
+    func aReloadMakesTheFreshResponseStaleBeforeTheNewOneIsSeen() throws {
+        let reload = try MachineLab.request(.get, [.cacheControl: "no-cache"])
+        let answered: [Event] = [.begin(looksAgain: false), head(200, keep), .settled]
+        let fresh = try MachineLab.stored("max-age=1000")
+        #expect(
+            run(reload, stored: fresh, cause: .request, answered).suffix(2)
+                == ["origin is there, settle 0", "owner: 200 stored, collect"])
+        var fill = Fill(
+            reload, Forwarding(reload, fresh, .request), MachineLab.use, MachineLab.scope, hasOwner: true,
+            isProbe: false)
+        _ = fill.on(.begin(looksAgain: false), at: MachineLab.now)
+        let jobs = fill.on(head(200, keep), at: MachineLab.now).compactMap { action -> TileMetadata? in
+            if case .settle(_, .refresh(_, let metadata)) = action { metadata } else { nil }
+        }
+        #expect(jobs.map { HTTPDate($0.expires) } == [MachineLab.now])
+        // There is nothing to do for what is stale already, and what is not stored replaces nothing.
+        let stale = try MachineLab.stored("max-age=1")
+        #expect(
+            run(reload, stored: stale, cause: .request, answered)[1] == "origin is there, owner: 200 stored, collect")
+        let refused = head(404, [.cacheControl: "no-store"])
+        #expect(
+            run(reload, stored: fresh, cause: .request, [.begin(looksAgain: false), refused]).last?.contains("settle")
+                == false)
+    }
 }
