@@ -21,9 +21,9 @@ package struct CacheTransaction: Sendable {
         case written(waited: Bool)
         /// The answer to ``Action/askLeave``.
         case leave(OriginHealth.Leave)
-        /// The answer to ``Action/fetch(_:_:isProbe:)``: its own fill has been begun.
+        /// The answer to ``Action/fetch(_:_:probe:)``: its own fill has been begun.
         case leads
-        /// The answer to ``Action/fetch(_:_:isProbe:)``: it waits for somebody else's.
+        /// The answer to ``Action/fetch(_:_:probe:)``: it waits for somebody else's.
         case follows
         /// What became of the fill that it follows.
         case heard(FillEnd)
@@ -44,9 +44,9 @@ package struct CacheTransaction: Sendable {
         /// Ask whether the origin is left alone; ``Event/leave(_:)`` follows.
         case askLeave
         /// The leave to try the origin was not used.
-        case abandonProbe
+        case abandonProbe(UInt64)
         /// Ask the origin, or wait for another who does; ``Event/leads`` or ``Event/follows`` comes of it.
-        case fetch(Forwarding, Joining, isProbe: Bool)
+        case fetch(Forwarding, Joining, probe: UInt64?)
         /// Have ``Event/patienceOver`` come when the time to wait for others is over; it runs from the first time on.
         case startPatience
         /// Hear no more of the fill that it follows.
@@ -109,7 +109,8 @@ package struct CacheTransaction: Sendable {
     private var cause = CacheStatus.Forward.uriMiss
     private var hasAwaitedWrites = false
     private var patienceIsOver = false
-    private var isProbe = false
+    /// The number of the leave to try an origin that has failed, until it is used.
+    private var probe: UInt64?
 
     package init(_ request: CacheRequest, _ use: CacheUse) {
         self.request = request
@@ -126,8 +127,7 @@ package struct CacheTransaction: Sendable {
         case (.clientGone, let before):
             state = .over
             let follows = if case .following = before { true } else { false }
-            let unused: [Action] = isProbe ? [.abandonProbe] : []
-            isProbe = false
+            let unused = abandonProbe()
             return (follows ? [.leaveFill] : []) + unused + [.done]
         case (.begin, .idle):
             guard request.isForCache else { return act(.decide(request, .miss, at: now), now) }
@@ -139,13 +139,12 @@ package struct CacheTransaction: Sendable {
         case (.leave(let leave), .askingLeave(let forwarding)): return take(leave, forwarding, now)
         case (.leads, .fetching(let forwarding)):
             // The fill judges the origin from now on.
-            isProbe = false
+            probe = nil
             state = .leading(forwarding)
             return []
         case (.follows, .fetching(let forwarding)):
             state = .following(forwarding)
-            defer { isProbe = false }
-            return (isProbe ? [.abandonProbe] : []) + [.startPatience]
+            return abandonProbe() + [.startPatience]
         case (.heard(let news), .following(let forwarding)): return heard(news, forwarding, now)
         case (.patienceOver, .following(let forwarding)):
             patienceIsOver = true
@@ -167,9 +166,12 @@ package struct CacheTransaction: Sendable {
 
     private mutating func end(_ actions: [Action]) -> [Action] {
         state = .over
-        let unused: [Action] = isProbe ? [.abandonProbe] : []
-        isProbe = false
-        return actions + unused + [.done]
+        return actions + abandonProbe() + [.done]
+    }
+
+    private mutating func abandonProbe() -> [Action] {
+        defer { probe = nil }
+        return probe.map { [.abandonProbe($0)] } ?? []
     }
 
     // MARK: Decisions
@@ -221,7 +223,7 @@ package struct CacheTransaction: Sendable {
     /// Asks the origin, or answers from what is stored while an origin that has failed is left alone.
     private mutating func forward(_ forwarding: Forwarding, _ now: HTTPDate) -> [Action] {
         // Where stale is forbidden whatever happens, the origin is asked whatever has happened.
-        guard let candidate = forwarding.candidate, !isProbe,
+        guard let candidate = forwarding.candidate, probe == nil,
             use.mayServe(candidate.response, after: .unreachable, asking: request.asking, at: now)
         else { return fetch(forwarding) }
         state = .askingLeave(forwarding)
@@ -233,7 +235,7 @@ package struct CacheTransaction: Sendable {
     ) -> [Action] {
         switch leave {
         case .ask: break
-        case .probe: isProbe = true
+        case .probe(let number): probe = number
         case .wait(let failure, _):
             guard let candidate = forwarding.candidate else { break }
             let freshness = candidate.response.freshness
@@ -258,7 +260,7 @@ package struct CacheTransaction: Sendable {
         } else {
             joining = forwarding.mayCollapse && !goesAlone && !patienceIsOver ? .shared : .closed
         }
-        return [.fetch(forwarding, joining, isProbe: isProbe)]
+        return [.fetch(forwarding, joining, probe: probe)]
     }
 
     /// Asks by itself, after waiting for somebody else's answer was in vain.

@@ -76,9 +76,11 @@ package struct Fill: Sendable {
         /// Give the question up, and its connection.
         case cancelOrigin
         /// Tell what became of the question, for those who could do without an answer.
-        case judge(OriginHealth.Judgement)
+        ///
+        /// With the number of the leave to try an origin that has failed, if it had one.
+        case judge(OriginHealth.Judgement, probe: UInt64?)
         /// The leave to try the origin was not used.
-        case abandonProbe
+        case abandonProbe(UInt64)
         /// Tell an operator that there is no answer.
         case report(OriginTrouble)
         /// Before the answer goes on: wait for what is being stored for these URLs and let nothing from before be stored
@@ -133,14 +135,14 @@ package struct Fill: Sendable {
     private var hasOwner: Bool
     private var hasHead = false
     /// Others wait for what becomes of this question to an origin that has failed.
-    private var isProbe: Bool
+    private var probe: UInt64?
 
     /// - Parameters:
     ///   - hasOwner: Whether it is begun for a transaction; a refresh in the background is not.
-    ///   - isProbe: Whether ``OriginHealth`` has given it leave to try an origin that has failed.
+    ///   - probe: The number of the leave that ``OriginHealth`` has given it to try an origin that has failed.
     package init(
         _ request: CacheRequest, _ forwarding: Forwarding, _ use: CacheUse, _ scope: ResourceScope, hasOwner: Bool,
-        isProbe: Bool
+        probe: UInt64?
     ) {
         self.request = request
         asked = request
@@ -149,7 +151,7 @@ package struct Fill: Sendable {
         self.use = use
         self.scope = scope
         self.hasOwner = hasOwner
-        self.isProbe = isProbe
+        self.probe = probe
     }
 
     /// Whether it is over.
@@ -204,9 +206,14 @@ package struct Fill: Sendable {
 
     private mutating func end(_ news: FillEnd, _ actions: [Action] = []) -> [Action] {
         state = .over
-        let unused: [Action] = isProbe ? [.abandonProbe] : []
-        isProbe = false
+        let unused: [Action] = probe.map { [.abandonProbe($0)] } ?? []
+        probe = nil
         return actions + unused + [.end(news)]
+    }
+
+    private mutating func judge(_ judgement: OriginHealth.Judgement) -> Action {
+        defer { probe = nil }
+        return .judge(judgement, probe: probe)
     }
 
     // MARK: The head
@@ -215,9 +222,8 @@ package struct Fill: Sendable {
         _ raw: HTTPResponse, _ length: Int64?, _ requestedAt: HTTPDate, _ now: HTTPDate
     ) -> [Action] {
         hasHead = true
-        isProbe = false
         let status = raw.status.code
-        let judgement = Action.judge(Self.judgement(of: raw, now))
+        let judgement = judge(Self.judgement(of: raw, now))
         let decision = OriginDecision.decide(
             raw, to: asked, forwarding, use, requestedAt: requestedAt, receivedAt: now)
         switch decision {
@@ -397,9 +403,8 @@ package struct Fill: Sendable {
         }
         var actions: [Action] = []
         if trouble.isOrigins(hasHead: hasHead) {
-            isProbe = false
             let blame: OriginSetback.Blame = trouble.isConnecting ? .unconnected : .silent
-            actions.append(.judge(.failed(OriginSetback(blame, .unreachable))))
+            actions.append(judge(.failed(OriginSetback(blame, .unreachable))))
         }
         if trouble.isReported { actions.append(.report(trouble)) }
         actions.append(.tellOwner(.failed(trouble)))

@@ -77,7 +77,8 @@ package struct OriginState: Equatable {
     private enum State: Equatable {
         case closed
         case open(until: UInt64)
-        case probing(since: UInt64)
+        /// - Parameter number: Who tries it. Only that one's failure, or its giving up, decides.
+        case probing(since: UInt64, number: UInt64)
     }
 
     private var state = State.closed
@@ -114,17 +115,19 @@ package struct OriginState: Equatable {
     package func wait(at now: UInt64) -> UInt64? {
         switch state {
         case .open(let until) where now < until: until
-        case .probing(let since) where now < since &+ Self.patience: min(now &+ Self.recheck, since &+ Self.patience)
+        case .probing(let since, _) where now < since &+ Self.patience: min(now &+ Self.recheck, since &+ Self.patience)
         default: nil
         }
     }
 
     /// Whether a request may go now; if it is a probe, what becomes of it must be told.
-    package mutating func leave(at now: UInt64) -> OriginHealth.Leave {
+    ///
+    /// - Parameter number: What names the probe if it is one.
+    package mutating func leave(at now: UInt64, number: UInt64) -> OriginHealth.Leave {
         if let until = wait(at: now) { return .wait(last, until: until) }
         if state == .closed { return .ask }
-        state = .probing(since: now)
-        return .probe
+        state = .probing(since: now, number: number)
+        return .probe(number)
     }
 
     /// The origin answered.
@@ -136,29 +139,42 @@ package struct OriginState: Equatable {
         answeredAt = now
     }
 
-    /// A request was given up before anything was known: if it was the probe, the next one tries.
-    package mutating func abandoned(at now: UInt64) {
-        if case .probing = state { state = .open(until: now) }
+    /// A probe was given up before anything was known: if it is the one that is out, the next one tries.
+    package mutating func abandoned(_ probe: UInt64, at now: UInt64) {
+        if case .probing(_, probe) = state { state = .open(until: now) }
+    }
+
+    /// Whether a probe is out, and this is not the one.
+    private func isBeside(_ probe: UInt64?) -> Bool {
+        if case .probing(_, let number) = state { number != probe } else { false }
     }
 
     /// A question failed.
     ///
     /// Those that were under way when the origin was left alone say nothing new, and neither do those without an answer that
-    /// were sent before another one was answered.
+    /// were sent before another one was answered. While a probe is out, the failure of another question decides nothing: it
+    /// was sent before the probe, or by one who asks whatever is known. An answer, and a `Retry-After`, count from anybody.
+    ///
+    /// - Parameter probe: The probe that the question was, if it was one.
     package mutating func failed(
-        _ question: Int, _ setback: OriginSetback, at now: UInt64, sentAt: UInt64?, random: UInt64, _ rules: OriginRules
+        _ question: Int, _ setback: OriginSetback, at now: UInt64, sentAt: UInt64?, probe: UInt64? = nil,
+        random: UInt64, _ rules: OriginRules
     ) {
-        guard setback.blame != .unasked else { return abandoned(at: now) }
+        if setback.blame == .unasked {
+            if let probe { abandoned(probe, at: now) }
+            return
+        }
+        let isBeside = isBeside(probe)
         let isSilence = setback.blame == .silent || setback.blame == .unconnected
         if isSilence, let sentAt, answeredAt > sentAt { return }
         guard setback.blame != .none || setback.retryAfter != nil else { return answered(at: now, sentAt: sentAt) }
         last = setback.failure
         if setback.blame == .error, setback.retryAfter == nil {
-            answeredError(question, at: now, random: random, rules)
+            answeredError(question, at: now, isBeside: isBeside, random: random, rules)
         } else {
             Self.note(question, in: &silent)
             let isEnough = setback.blame == .unconnected || silent.count >= rules.silences
-            if state == .closed ? isEnough : !isOpen(at: now) {
+            if state == .closed ? isEnough : !isOpen(at: now) && !isBeside {
                 openings += 1
                 open(until: now &+ rules.backoff.nanoseconds(failures: openings, random: random))
             }
@@ -173,9 +189,12 @@ package struct OriginState: Equatable {
         if case .open(let until) = state { now < until } else { false }
     }
 
-    private mutating func answeredError(_ question: Int, at now: UInt64, random: UInt64, _ rules: OriginRules) {
+    private mutating func answeredError(
+        _ question: Int, at now: UInt64, isBeside: Bool, random: UInt64, _ rules: OriginRules
+    ) {
         let isNew = Self.note(question, in: &failing)
         if case .open = state { return }
+        if isBeside, failing.count >= rules.errors { return }
         if failing.count >= rules.errors, isNew {
             openings = min(openings + 1, rules.mostErrorOpenings)
             open(until: now &+ rules.backoff.nanoseconds(failures: openings, random: random))
@@ -213,14 +232,20 @@ private struct QuestionState {
     var failures = 0
     var until: UInt64 = 0
     var last = OriginFailure.unreachable
-    /// Since when one is out for the others; 0 if none is.
-    var probingSince: UInt64 = 0
+    /// The one that is out for the others, and since when.
+    var probe: (number: UInt64, since: UInt64)?
 
-    /// Whether one who could be answered otherwise may ask.
-    mutating func mayAsk(at now: UInt64) -> Bool {
-        if now < until || (probingSince > 0 && now < probingSince &+ OriginState.patience) { return false }
-        probingSince = max(now, 1)
+    /// Whether one who could be answered otherwise may ask, under this number.
+    mutating func mayAsk(at now: UInt64, number: UInt64) -> Bool {
+        if now < until { return false }
+        if let probe, now < probe.since &+ OriginState.patience { return false }
+        probe = (number, now)
         return true
+    }
+
+    /// The one of this number is over.
+    mutating func isOver(_ number: UInt64?) {
+        if probe?.number == number { probe = nil }
     }
 
     mutating func failed(
@@ -233,7 +258,6 @@ private struct QuestionState {
             until = max(until, now &+ backoff.nanoseconds(failures: failures, random: random))
         }
         if let pause = setback.retryAfter { until = max(until, now &+ pause.nanoseconds) }
-        probingSince = 0
     }
 }
 
@@ -250,10 +274,13 @@ package final class OriginHealth: Sendable {
     /// What a request that could be answered otherwise does.
     package enum Leave: Equatable, Sendable {
         case ask
-        /// Ask, and tell what comes of it: others wait for that.
-        case probe
+        /// Ask, and tell what comes of it by this number: others wait for that.
+        case probe(UInt64)
         /// Do without the origin, which has failed so, until then.
         case wait(OriginFailure, until: UInt64)
+
+        /// The number of the probe that it is leave for; `nil` if it is none.
+        package var probe: UInt64? { if case .probe(let number) = self { number } else { nil } }
     }
 
     /// Something that is left alone for now.
@@ -280,6 +307,8 @@ package final class OriginHealth: Sendable {
         var questions: [Int: QuestionState] = [:]
         /// When each origin was last reported to have a clock that is ahead.
         var clockReports: [String: UInt64] = [:]
+        /// The number of the latest probe; never used again, so that one that is late ends nobody else's.
+        var lastProbe: UInt64 = 0
     }
 
     private let state = Locked(State())
@@ -323,25 +352,27 @@ package final class OriginHealth: Sendable {
     package func leave(for origin: String, _ question: Int? = nil) -> Leave {
         let now = ticks()
         return state.withLock { state in
+            let number = state.lastProbe + 1
             // Asked in this order: a question that is left alone must not use up the origin's one attempt.
             var isProbe = false
             if let question, var known = state.questions[question] {
-                guard known.mayAsk(at: now) else { return .wait(known.last, until: known.until) }
+                guard known.mayAsk(at: now, number: number) else { return .wait(known.last, until: known.until) }
                 state.questions[question] = known
                 isProbe = true
             }
-            let leave = state.origins[origin]?.leave(at: now) ?? .ask
-            if case .wait = leave, let question { state.questions[question]?.probingSince = 0 }
-            return leave == .ask && isProbe ? .probe : leave
+            let leave = state.origins[origin]?.leave(at: now, number: number) ?? .ask
+            if case .wait = leave, let question { state.questions[question]?.isOver(number) }
+            if isProbe || leave.probe != nil { state.lastProbe = number }
+            return leave == .ask && isProbe ? .probe(number) : leave
         }
     }
 
-    /// A probe came to nothing.
-    package func abandoned(_ origin: String, _ question: Int? = nil) {
+    /// A probe came to nothing: another may try, unless another one is out by now.
+    package func abandoned(_ origin: String, _ question: Int? = nil, probe: UInt64) {
         let now = ticks()
         state.withLock { state in
-            state.origins[origin]?.abandoned(at: now)
-            if let question { state.questions[question]?.probingSince = 0 }
+            state.origins[origin]?.abandoned(probe, at: now)
+            if let question { state.questions[question]?.isOver(probe) }
         }
     }
 
@@ -349,12 +380,17 @@ package final class OriginHealth: Sendable {
 
     /// Tells what became of a question.
     ///
-    /// - Parameter sentAt: When it was sent, in ticks. What had happened by then is not ended by its answer, nor made worse by
-    ///   its failure.
-    package func judge(_ origin: String, _ question: Int?, _ judgement: Judgement, sentAt: UInt64? = nil) {
+    /// - Parameters:
+    ///   - sentAt: When it was sent, in ticks. What had happened by then is not ended by its answer, nor made worse by
+    ///     its failure.
+    ///   - probe: The number of the leave that it was sent by; `nil` if it was no probe.
+    package func judge(
+        _ origin: String, _ question: Int?, _ judgement: Judgement, sentAt: UInt64? = nil, probe: UInt64?
+    ) {
         switch judgement {
         case .answered: answered(origin, question, sentAt: sentAt)
-        case .failed(let setback): failed(origin, question ?? origin.hashValue, setback, sentAt: sentAt)
+        case .failed(let setback):
+            failed(origin, question ?? origin.hashValue, setback, sentAt: sentAt, probe: probe)
         }
     }
 
@@ -368,19 +404,20 @@ package final class OriginHealth: Sendable {
         }
     }
 
-    private func failed(_ origin: String, _ question: Int, _ setback: OriginSetback, sentAt: UInt64?) {
+    private func failed(
+        _ origin: String, _ question: Int, _ setback: OriginSetback, sentAt: UInt64?, probe: UInt64?
+    ) {
         let (now, random) = (ticks(), random())
         state.withLock { state in
-            if setback.blame == .unconnected {
-                state.questions[question]?.probingSince = 0
-            } else {
+            if setback.blame != .unconnected {
                 state.makeRoom(for: question, now)
                 state.questions[question, default: QuestionState()]
                     .failed(setback, at: now, sentAt: sentAt, random: random, rules.backoff)
             }
+            if let probe { state.questions[question]?.isOver(probe) }
             state.makeRoom(for: origin, now)
             state.origins[origin, default: OriginState()]
-                .failed(question, setback, at: now, sentAt: sentAt, random: random, rules)
+                .failed(question, setback, at: now, sentAt: sentAt, probe: probe, random: random, rules)
         }
     }
 
@@ -396,7 +433,13 @@ package final class OriginHealth: Sendable {
     }
 
     /// Lets everything be tried again at once, as when a person asks for it.
-    package func forget() { state.withLock { $0 = State() } }
+    package func forget() {
+        state.withLock { state in
+            let last = state.lastProbe
+            state = State()
+            state.lastProbe = last
+        }
+    }
 
     /// How many origins and questions are remembered.
     var counts: (origins: Int, questions: Int) { state.withLock { ($0.origins.count, $0.questions.count) } }

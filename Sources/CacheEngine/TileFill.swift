@@ -62,7 +62,7 @@ package struct TileFill: Sendable {
         /// Ask for leave to send: those before this one in the line may have failed meanwhile.
         case askLeave(String)
         /// The leave to try the host was not used.
-        case abandonProbe(String)
+        case abandonProbe(String, UInt64)
         /// Send it.
         ///
         /// - Parameter redirectedFrom: The host that was asked first, where a redirect has led to another one.
@@ -80,7 +80,7 @@ package struct TileFill: Sendable {
         /// Tell what became of the question at a host.
         ///
         /// - Parameter isSettled: Whether the tile is settled by it: there, absent, or unchanged.
-        case judge(String, OriginHealth.Judgement, isSettled: Bool)
+        case judge(String, OriginHealth.Judgement, isSettled: Bool, probe: UInt64?)
         /// Wait before the next attempt; ``Event/paused`` follows.
         case pause(Duration)
         case end(End)
@@ -156,7 +156,8 @@ package struct TileFill: Sendable {
     /// What failures of the first host are noted under, where several hosts stand for one another.
     private let group: String?
     private var hasSlot = false
-    private var isProbe = false
+    /// The number of the leave to try a host that has failed, until it is told what came of it.
+    private var probe: UInt64?
     /// Why the attempt before failed.
     private var last: Failure?
 
@@ -222,7 +223,7 @@ package struct TileFill: Sendable {
             return [.askLeave(account)]
         case (.leave(let leave), .askingLeave(let request)):
             if case .wait(let failure, let until) = leave { return giveUp(.waiting(until: until, failure)) }
-            isProbe = leave == .probe
+            probe = leave.probe
             return send(request)
         case (.answer(let response, let bytes, let requestedAt), .sent(let request)):
             return answer(response, bytes, request, requestedAt, now)
@@ -239,11 +240,12 @@ package struct TileFill: Sendable {
 
     private mutating func end(_ end: End) -> [Action] {
         state = .over
-        return (isProbe ? [.abandonProbe(account)] : []) + leaveHost() + [.end(end)]
+        let unused = probe.map { [Action.abandonProbe(account, $0)] } ?? []
+        return unused + leaveHost() + [.end(end)]
     }
 
     private mutating func leaveHost() -> [Action] {
-        isProbe = false
+        probe = nil
         defer { hasSlot = false }
         return hasSlot ? [.giveSlot] : []
     }
@@ -314,7 +316,7 @@ package struct TileFill: Sendable {
         case .follow(let next):
             guard next.originName != origin else { return send(next) }
             // Another host has limits, terms and failures of its own.
-            let judged = Action.judge(account, .answered, isSettled: false)
+            let judged = judge(.answered, isSettled: false)
             return [judged] + leaveHost() + approach(next)
         }
     }
@@ -353,8 +355,12 @@ package struct TileFill: Sendable {
 
     /// The tile is settled.
     private mutating func settle(_ end: End) -> [Action] {
-        isProbe = false
-        return [.judge(account, .answered, isSettled: true)] + self.end(end)
+        [judge(.answered, isSettled: true)] + self.end(end)
+    }
+
+    private mutating func judge(_ judgement: OriginHealth.Judgement, isSettled: Bool) -> Action {
+        defer { probe = nil }
+        return .judge(account, judgement, isSettled: isSettled, probe: probe)
     }
 
     private func reportClock(_ record: AnswerRecord) -> [Action] {
@@ -365,8 +371,7 @@ package struct TileFill: Sendable {
 
     /// A question that was sent has failed.
     private mutating func fail(_ failure: Failure) -> [Action] {
-        isProbe = false
-        let judged = Action.judge(account, .failed(failure.setback), isSettled: false)
+        let judged = judge(.failed(failure.setback), isSettled: false)
         return [judged] + leaveHost() + giveUp(failure)
     }
 

@@ -169,9 +169,9 @@ struct CacheTransactionTests {
                 == ["ask leave", "answer stale (origin-unreachable), done"])
         #expect(
             run(request, begin + [.leave(.wait(.status(503), until: 0))]).last == "answer stale (stale-if-error), done")
-        #expect(run(request, begin + [.leave(.probe)]).last == "fetch shared stale as probe")
+        #expect(run(request, begin + [.leave(.probe(7))]).last == "fetch shared stale as probe")
         // Whoever follows another's question needs no leave of its own.
-        #expect(run(request, begin + [.leave(.probe), .follows]).last == "abandon probe, start patience")
+        #expect(run(request, begin + [.leave(.probe(7)), .follows]).last == "abandon probe, start patience")
         let strict = Event.looked(.found(try MachineLab.stored("max-age=1, must-revalidate")))
         #expect(run(request, [.begin, strict, .written(waited: false)]).last == "fetch shared stale")
     }
@@ -215,7 +215,7 @@ struct CacheTransactionTests {
         #expect(run(request, follow + [.clientGone, .heard(.stored)]).suffix(2) == ["leave fill, done", ""])
         let stale = Event.looked(.found(try MachineLab.stored("max-age=1")))
         #expect(
-            run(request, [.begin, stale, .written(waited: false), .leave(.probe), .clientGone]).last
+            run(request, [.begin, stale, .written(waited: false), .leave(.probe(7)), .clientGone]).last
                 == "abandon probe, done")
     }
 }

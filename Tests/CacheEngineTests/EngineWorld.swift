@@ -254,8 +254,8 @@ final class EngineWorld {
             let waits = changes.waitForWriting(key) { written.body(()) }
             if !waits { take(.written(waited: false), client) }
         case .askLeave: take(.leave(health.leave(for: "origin", request.target.hashValue)), client)
-        case .abandonProbe: health.abandoned("origin", request.target.hashValue)
-        case .fetch(let forwarding, let joining, let isProbe): fetch(forwarding, joining, isProbe, client)
+        case .abandonProbe(let probe): health.abandoned("origin", request.target.hashValue, probe: probe)
+        case .fetch(let forwarding, let joining, let probe): fetch(forwarding, joining, probe, client)
         case .startPatience: client.isPatient = true
         case .leaveFill:
             if let seat = client.seat { flights.leave(seat) }
@@ -279,10 +279,12 @@ final class EngineWorld {
             guard let key = Fill.flightKey(request.refreshing, forwarding),
                 let ticket = flights.start(key, isOpen: true)
             else {
-                if leave == .probe { health.abandoned("origin", request.target.hashValue) }
+                if let probe = leave.probe {
+                    health.abandoned("origin", request.target.hashValue, probe: probe)
+                }
                 return
             }
-            begin(request.refreshing, forwarding, ticket, nil, isProbe: leave == .probe, looksAgain: false)
+            begin(request.refreshing, forwarding, ticket, nil, probe: leave.probe, looksAgain: false)
         case .relay:
             answer(client, "relay")
             client.isRelaying = true
@@ -297,7 +299,7 @@ final class EngineWorld {
     }
 
     private func fetch(
-        _ forwarding: Forwarding, _ joining: CacheTransaction.Joining, _ isProbe: Bool, _ client: Client
+        _ forwarding: Forwarding, _ joining: CacheTransaction.Joining, _ probe: UInt64?, _ client: Client
     ) {
         let request = client.transaction.request
         if client.heardOfFailure { violations.append("a client asks though the failure is its own") }
@@ -325,7 +327,7 @@ final class EngineWorld {
             }
         }
         take(.leads, client)
-        begin(request, forwarding, ticket, client, isProbe: isProbe, looksAgain: ticket?.isOpen ?? false)
+        begin(request, forwarding, ticket, client, probe: probe, looksAgain: ticket?.isOpen ?? false)
     }
 
     private func lookup(_ request: CacheRequest) -> Lookup {
@@ -336,11 +338,11 @@ final class EngineWorld {
     // MARK: Fills
 
     private func begin(
-        _ request: CacheRequest, _ forwarding: Forwarding, _ ticket: Fills.Ticket?, _ owner: Client?, isProbe: Bool,
+        _ request: CacheRequest, _ forwarding: Forwarding, _ ticket: Fills.Ticket?, _ owner: Client?, probe: UInt64?,
         looksAgain: Bool
     ) {
         let scope = ResourceScope(origin: "http://origin") { path, _ in try? TileKey("site:" + path) }
-        let fill = Fill(request, forwarding, use, scope, hasOwner: owner != nil, isProbe: isProbe)
+        let fill = Fill(request, forwarding, use, scope, hasOwner: owner != nil, probe: probe)
         let question = Question(fill, owner, ticket)
         owner?.fill = question
         if request.isForCache, let key = request.key { question.permit = changes.takePermit(for: key) }
@@ -367,10 +369,10 @@ final class EngineWorld {
             (question.isAsked, question.hasHead, question.isComplete) = (true, false, false)
             question.askedAt = now
         case .cancelOrigin: (question.isAsked, question.isComplete) = (false, true)
-        case .judge(let judgement):
+        case .judge(let judgement, let probe):
             let sentAt = UInt64(question.askedAt.seconds) * 1_000_000_000
-            health.judge("origin", request.target.hashValue, judgement, sentAt: sentAt)
-        case .abandonProbe: health.abandoned("origin", request.target.hashValue)
+            health.judge("origin", request.target.hashValue, judgement, sentAt: sentAt, probe: probe)
+        case .abandonProbe(let probe): health.abandoned("origin", request.target.hashValue, probe: probe)
         case .report: break
         case .settle(let keys, let job):
             question.isPaused = true

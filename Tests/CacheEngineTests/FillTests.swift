@@ -12,13 +12,13 @@ struct FillTests {
     private typealias Event = Fill.Event
 
     private func run(
-        _ request: CacheRequest, stored: Candidate? = nil, hasOwner: Bool = true, isProbe: Bool = false,
+        _ request: CacheRequest, stored: Candidate? = nil, hasOwner: Bool = true, probe: UInt64? = nil,
         use: CacheUse = MachineLab.use, cause: CacheStatus.Forward = .stale, _ events: [Event]
     ) -> [String] {
         let cause: CacheStatus.Forward = stored == nil ? .uriMiss : cause
         var fill = Fill(
             request, Forwarding(request, stored, cause), use, MachineLab.scope, hasOwner: hasOwner,
-            isProbe: isProbe)
+            probe: probe)
         return events.map { event in
             fill.on(event, at: MachineLab.now).map(\.word).joined(separator: ", ")
         }
@@ -249,7 +249,7 @@ struct FillTests {
     func whatBecomesOfAQuestionIsToldOnce() throws {
         let request = try MachineLab.request()
         let stored = try MachineLab.stored("max-age=1")
-        func words(_ events: [Event]) -> [String] { run(request, stored: stored, isProbe: true, events) }
+        func words(_ events: [Event]) -> [String] { run(request, stored: stored, probe: 7, events) }
         #expect(
             words([.begin(looksAgain: false), .failed(.unreachable("x")), .failed(.closed)]).suffix(2)
                 == ["origin failed: unreachable, no connection, report, owner: failed, end: alone", ""])
@@ -347,7 +347,7 @@ struct FillTests {
                 == ["origin is there, settle 0", "owner: 200 stored, collect"])
         var fill = Fill(
             reload, Forwarding(reload, fresh, .request), MachineLab.use, MachineLab.scope, hasOwner: true,
-            isProbe: false)
+            probe: nil)
         _ = fill.on(.begin(looksAgain: false), at: MachineLab.now)
         let jobs = fill.on(head(200, keep), at: MachineLab.now).compactMap { action -> TileMetadata? in
             if case .settle(_, .refresh(_, let metadata)) = action { metadata } else { nil }

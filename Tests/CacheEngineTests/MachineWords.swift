@@ -12,8 +12,8 @@ extension CacheTransaction.Action {
         case .awaitWrites: "await writes"
         case .askLeave: "ask leave"
         case .abandonProbe: "abandon probe"
-        case .fetch(let forwarding, let joining, let isProbe):
-            "fetch \(joining) \(forwarding.cause.rawValue)" + (isProbe ? " as probe" : "")
+        case .fetch(let forwarding, let joining, let probe):
+            "fetch \(joining) \(forwarding.cause.rawValue)" + (probe == nil ? "" : " as probe")
         case .startPatience: "start patience"
         case .leaveFill: "leave fill"
         case .answer(_, _, _, let status, let from): "answer \(from)" + (status.detail.map { " (\($0))" } ?? "")
@@ -59,8 +59,8 @@ extension Fill.Action {
         case .lookAgain: "look again"
         case .ask(let fields): fields[.ifNoneMatch].map { "ask if not \($0)" } ?? "ask"
         case .cancelOrigin: "cancel"
-        case .judge(.answered): "origin is there"
-        case .judge(.failed(let setback)):
+        case .judge(.answered, _): "origin is there"
+        case .judge(.failed(let setback), _):
             "origin failed: \(setback.failure)" + (setback.blame == .unconnected ? ", no connection" : "")
                 + (setback.retryAfter.map { ", back in \($0.components.seconds) s" } ?? "")
         case .abandonProbe: "abandon probe"

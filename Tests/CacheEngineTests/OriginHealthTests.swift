@@ -16,12 +16,12 @@ struct OriginHealthTests {
     /// So many different questions without an answer.
     private func fail(
         _ state: inout OriginState, _ questions: Range<Int>, at now: UInt64 = 0, pause: Duration? = nil,
-        random: UInt64 = 0
+        random: UInt64 = 0, probe: UInt64? = nil
     ) {
         for question in questions {
             state.failed(
-                question, OriginSetback(.silent, .unreachable, retryAfter: pause), at: now, sentAt: nil, random: random,
-                tiles)
+                question, OriginSetback(.silent, .unreachable, retryAfter: pause), at: now, sentAt: nil, probe: probe,
+                random: random, tiles)
         }
     }
 
@@ -31,7 +31,9 @@ struct OriginHealthTests {
         return state
     }
 
-    private func leave(_ state: inout OriginState, at now: UInt64) -> OriginHealth.Leave { state.leave(at: now) }
+    private func leave(_ state: inout OriginState, at now: UInt64) -> OriginHealth.Leave {
+        state.leave(at: now, number: 1)
+    }
 
     @Test func fourFailuresInARowLetEverythingThrough() {
         var state = OriginState()
@@ -50,7 +52,7 @@ struct OriginHealthTests {
     @Test func whatWasNotAskedSaysNothing() {
         func refuse(_ state: inout OriginState, at now: UInt64) {
             let setback = OriginSetback(.unasked, .unreachable)
-            state.failed(99, setback, at: now, sentAt: nil, random: 0, tiles)
+            state.failed(99, setback, at: now, sentAt: nil, probe: 1, random: 0, tiles)
         }
         var state = OriginState()
         for _ in 0..<10 { refuse(&state, at: 0) }
@@ -59,9 +61,9 @@ struct OriginHealthTests {
         refuse(&state, at: 0)
         fail(&state, 4..<5)
         #expect(leave(&state, at: 0) != .ask, "it does not end the count of failures either")
-        #expect(leave(&state, at: 60 * second) == .probe)
+        #expect(leave(&state, at: 60 * second) == .probe(1))
         refuse(&state, at: 60 * second)
-        #expect(leave(&state, at: 60 * second) == .probe, "the next one tries")
+        #expect(leave(&state, at: 60 * second) == .probe(1), "the next one tries")
     }
 
     @Test func itIsLeftAloneThenTriedWithOneProbe() {
@@ -69,7 +71,7 @@ struct OriginHealthTests {
         // Half of two seconds, the random part being nothing.
         #expect(leave(&state, at: 10 * second) == .wait(.unreachable, until: 11 * second))
         #expect(leave(&state, at: 11 * second - 1) == .wait(.unreachable, until: 11 * second))
-        #expect(leave(&state, at: 11 * second) == .probe)
+        #expect(leave(&state, at: 11 * second) == .probe(1))
         #expect(leave(&state, at: 11 * second) == .wait(.unreachable, until: 11 * second + OriginState.recheck))
         state.answered(at: 11 * second, sentAt: nil)
         #expect(leave(&state, at: 11 * second) == .ask)
@@ -77,17 +79,17 @@ struct OriginHealthTests {
 
     @Test func aFailedProbeLeavesItAloneForTwiceAsLong() {
         var state = opened(at: 0)
-        #expect(leave(&state, at: second) == .probe)
-        fail(&state, 9..<10, at: second)
+        #expect(leave(&state, at: second) == .probe(1))
+        fail(&state, 9..<10, at: second, probe: 1)
         #expect(leave(&state, at: second) == .wait(.unreachable, until: 3 * second))
     }
 
     @Test func aProbeThatWasGivenUpLetsTheNextOneTry() {
         var state = opened(at: 0)
-        #expect(leave(&state, at: second) == .probe)
-        state.abandoned(at: second)
-        #expect(leave(&state, at: second) == .probe)
-        #expect(leave(&state, at: second + OriginState.patience) == .probe, "or has told nothing for a minute")
+        #expect(leave(&state, at: second) == .probe(1))
+        state.abandoned(1, at: second)
+        #expect(leave(&state, at: second) == .probe(1))
+        #expect(leave(&state, at: second + OriginState.patience) == .probe(1), "or has told nothing for a minute")
     }
 
     @Test func retryAfterHoldsAtOnceAndNeverShortensAWait() {
@@ -104,7 +106,7 @@ struct OriginHealthTests {
         var other = state
         other.answered(at: 2 * second, sentAt: second)
         #expect(other.isUnblemished, "one that was sent after it asked shows that it is back")
-        #expect(leave(&state, at: 30 * second) == .probe)
+        #expect(leave(&state, at: 30 * second) == .probe(1))
         state.answered(at: 30 * second, sentAt: nil)
         #expect(state.isUnblemished)
     }
@@ -113,8 +115,8 @@ struct OriginHealthTests {
         var (one, many) = (opened(at: 0), opened(at: 0))
         fail(&many, 0..<100)
         #expect(leave(&one, at: 0) == leave(&many, at: 0))
-        one.abandoned(at: second)
-        many.abandoned(at: second)
+        one.abandoned(1, at: second)
+        many.abandoned(1, at: second)
         fail(&one, 1..<2, at: second)
         fail(&many, 1..<2, at: second)
         #expect(leave(&one, at: second) == leave(&many, at: second))
@@ -149,39 +151,119 @@ struct OriginHealthTests {
         #expect(leave(&state, at: 100 * second) == .wait(.unreachable, until: 101 * second))
     }
 
-    /// At any time one probe at most is out whose outcome is not known and that is younger than a minute.
+    /// At any time one probe at most is out whose outcome is not known and that is younger than a minute, whatever becomes of
+    /// other requests and of probes that are late.
     @Test(arguments: 0..<4)
     func neverMoreThanOneProbeIsOut(part: Int) {
         for seed in Seeds.share(part, of: 4, count: 400) {
             var random = SplitMix64(seed: seed)
             var state = OriginState()
             var now: UInt64 = 0
-            var probe: UInt64?
+            var (last, late): (UInt64, [UInt64]) = (0, [])
+            var out: (number: UInt64, since: UInt64)?
             for _ in 0..<200 {
                 now += UInt64(random.below(20)) * second / 4
+                // The one that is out, one that is known not to be any more, or a request that was no probe.
+                let probe = random.pick([out?.number, out?.number, late.isEmpty ? nil : random.pick(late), nil])
+                let isOut = probe != nil && probe == out?.number
                 switch random.below(5) {
                 case 0, 1:
-                    switch state.leave(at: now) {
-                    case .probe:
-                        let free = probe.map { now >= $0 + OriginState.patience } ?? true
-                        #expect(free, "seed \(seed): two probes at once")
-                        probe = now
+                    switch state.leave(at: now, number: last + 1) {
+                    case .probe(let number):
+                        last += 1
+                        let free = out.map { now >= $0.since + OriginState.patience } ?? true
+                        #expect(number == last && free, "seed \(seed): two probes at once")
+                        if let out { late.append(out.number) }
+                        out = (number, now)
                     case .wait(_, let until): #expect(until > now, "seed \(seed)")
                     case .ask: break
                     }
+                    continue
                 case 2, 3:
-                    let blame = random.pick([OriginSetback.Blame.silent, .overloaded, .error, .unconnected, .none])
+                    let blame = random.pick([
+                        OriginSetback.Blame.silent, .overloaded, .error, .unconnected, .none, .unasked,
+                    ])
                     let pause = random.oneIn(8) ? Duration.seconds(Int64(random.below(90))) : nil
                     state.failed(
                         random.below(40), OriginSetback(blame, .unreachable, retryAfter: pause), at: now,
-                        sentAt: random.oneIn(2) ? now : nil, random: random.next(), tiles)
-                    probe = nil
+                        sentAt: random.oneIn(2) ? now : nil, probe: probe, random: random.next(), tiles)
+                    // Anybody's answer counts, and what it asks for.
+                    let isAnswer = blame == .none || blame == .error || blame == .overloaded
+                    guard isOut || isAnswer || pause != nil else { continue }
                 default:
-                    if random.oneIn(2) { state.answered(at: now, sentAt: nil) } else { state.abandoned(at: now) }
-                    probe = nil
+                    guard random.oneIn(2) else {
+                        if let probe { state.abandoned(probe, at: now) }
+                        guard isOut else { continue }
+                        break
+                    }
+                    state.answered(at: now, sentAt: nil)
                 }
+                if let out { late.append(out.number) }
+                out = nil
             }
         }
+    }
+
+    /// One that is late, or was told to wait, must not free the place of another: two would try at once.
+    @Test func aProbeThatIsGivenUpLateDoesNotFreeThePlaceOfAnother() throws {
+        let lab = Lab(tiles)
+        for number in 0..<tiles.silences { lab.fail(number, "a", .silent) }
+        lab.clock.advance(seconds: 1)
+        let first = try #require(lab.health.leave(for: "a").probe)
+        // It tells nothing for a minute, and another one tries.
+        lab.clock.advance(seconds: 60)
+        let second = try #require(lab.health.leave(for: "a").probe)
+        #expect(first != second)
+        lab.health.abandoned("a", probe: first)
+        #expect(lab.health.leave(for: "a").probe == nil)
+        lab.health.abandoned("a", probe: second)
+        #expect(lab.health.leave(for: "a").probe != nil)
+    }
+
+    /// The leave was for a question that had failed, while its origin was well.
+    @Test func aProbeOfAQuestionDoesNotFreeThatOfItsOrigin() throws {
+        let lab = Lab(tiles)
+        lab.fail(1)
+        lab.clock.advance(seconds: 10)
+        let question = try #require(lab.health.leave(for: "a", 1).probe)
+        for number in 10..<(10 + tiles.silences) { lab.fail(number, "a", .silent) }
+        lab.clock.advance(seconds: 1)
+        let origin = try #require(lab.health.leave(for: "a", 2).probe)
+        lab.health.abandoned("a", 1, probe: question)
+        #expect(lab.health.leave(for: "a", 3).probe == nil)
+        lab.health.abandoned("a", 2, probe: origin)
+        #expect(lab.health.leave(for: "a", 3).probe != nil)
+    }
+
+    /// It was refused before it was sent, or was sent long before the probe, by one who asks whatever is known.
+    @Test(arguments: [OriginSetback.Blame.unasked, .silent, .unconnected])
+    func theFailureOfAnotherRequestDoesNotDecideForTheProbe(_ blame: OriginSetback.Blame) throws {
+        let lab = Lab(tiles)
+        let sentAt = lab.clock.ticks
+        for number in 0..<tiles.silences { lab.fail(number, "a", .silent) }
+        lab.clock.advance(seconds: 1)
+        let probe = try #require(lab.health.leave(for: "a").probe)
+        lab.fail(9, "a", blame, sentAt: sentAt)
+        #expect(lab.health.wait(forOrigin: "a")?.until == lab.clock.ticks + OriginState.recheck)
+        lab.clock.advance(seconds: 30)
+        #expect(lab.health.leave(for: "a").probe == nil, "two try at once")
+        lab.fail(10, "a", .silent, sentAt: lab.clock.ticks, probe: probe)
+        // Half of four seconds: the second time in a row, not the third.
+        #expect(lab.health.wait(forOrigin: "a")?.until == lab.clock.ticks + 2 * second)
+    }
+
+    /// The same for a single question.
+    @Test func theFailureOfAnotherRequestDoesNotEndTheProbeOfAQuestion() throws {
+        let lab = Lab(tiles)
+        lab.fail(1)
+        lab.clock.advance(seconds: 10)
+        let probe = try #require(lab.health.leave(for: "a", 1).probe)
+        lab.fail(1, "a", .unconnected)
+        lab.health.answered("a")
+        #expect(lab.health.leave(for: "a", 1).probe == nil)
+        lab.fail(1, "a", .unconnected, probe: probe)
+        lab.health.answered("a")
+        #expect(lab.health.leave(for: "a", 1).probe != nil)
     }
 
     // MARK: All origins and questions
@@ -199,10 +281,11 @@ struct OriginHealthTests {
 
         func fail(
             _ question: Int, _ origin: String = "a", _ blame: OriginSetback.Blame = .none, retryAfter: Duration? = nil,
-            sentAt: UInt64? = nil
+            sentAt: UInt64? = nil, probe: UInt64? = nil
         ) {
             health.judge(
-                origin, question, .failed(OriginSetback(blame, .status(500), retryAfter: retryAfter)), sentAt: sentAt)
+                origin, question, .failed(OriginSetback(blame, .status(500), retryAfter: retryAfter)), sentAt: sentAt,
+                probe: probe)
         }
     }
 
@@ -254,7 +337,7 @@ struct OriginHealthTests {
         #expect(lab.health.wait(forOrigin: "a")?.until == until)
     }
 
-    @Test func oneQuestionThatTheOriginDropsIsNotItsDeath() {
+    @Test func oneQuestionThatTheOriginDropsIsNotItsDeath() throws {
         let lab = Lab(.clients)
         for _ in 0..<10 {
             lab.clock.advance(seconds: 100)
@@ -266,13 +349,13 @@ struct OriginHealthTests {
         }
         #expect(lab.health.leave(for: "a", 2) == .ask)
         lab.clock.advance(seconds: 100)
-        #expect(lab.health.leave(for: "a", 1) == .probe)
+        let probe = try #require(lab.health.leave(for: "a", 1).probe)
         guard case .wait = lab.health.leave(for: "a", 1) else {
             Issue.record("two try at once")
             return
         }
-        lab.health.abandoned("a", 1)
-        #expect(lab.health.leave(for: "a", 1) == .probe)
+        lab.health.abandoned("a", 1, probe: probe)
+        #expect(lab.health.leave(for: "a", 1).probe != nil)
     }
 
     /// One that was sent before another was answered, and timed out after it, is about its question.

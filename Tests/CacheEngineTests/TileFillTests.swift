@@ -17,7 +17,7 @@ extension TileFill.Action {
         case .takeSlot(let host): "slot of \(host)"
         case .giveSlot: "give slot"
         case .askLeave(let host): "leave of \(host)?"
-        case .abandonProbe(let host): "abandon probe of \(host)"
+        case .abandonProbe(let host, _): "abandon probe of \(host)"
         case .send(let request, let first):
             "send \(request.path ?? "")" + (request.headerFields[.ifNoneMatch].map { " if not \($0)" } ?? "")
                 + (first.map { " from \($0)" } ?? "")
@@ -26,8 +26,8 @@ extension TileFill.Action {
         case .store(_, let isAbsence): isAbsence ? "store absence" : "store"
         case .update: "update"
         case .forgetHeld: "forget held"
-        case .judge(let host, .answered, let isSettled): "\(host) is there" + (isSettled ? ", tile too" : "")
-        case .judge(let host, .failed(let setback), _): "\(host) failed: \(setback.blame)"
+        case .judge(let host, .answered, let isSettled, _): "\(host) is there" + (isSettled ? ", tile too" : "")
+        case .judge(let host, .failed(let setback), _, _): "\(host) failed: \(setback.blame)"
         case .pause(let pause): "pause \(pause.components.seconds) s"
         case .end(let end): "end: " + end.word
         }
@@ -229,7 +229,7 @@ struct TileFillTests {
 
     @Test func whoIsCancelledGivesBackWhatItHas() {
         #expect(
-            run(Array(sent.dropLast()) + [.leave(.probe), .cancelled, answer(200)]).suffix(2)
+            run(Array(sent.dropLast()) + [.leave(.probe(7)), .cancelled, answer(200)]).suffix(2)
                 == ["abandon probe of a, give slot, end: cancelled", ""])
         #expect(run(Array(sent.dropLast(3)) + [.cancelled]).last == "end: cancelled")
     }
@@ -247,7 +247,7 @@ struct TileFillTests {
         case .askOrigin: return .origin(random.oneIn(10) ? wait : nil)
         case .takeSlot: return .slot
         case .askLeave:
-            return .leave(random.pick([.ask, .ask, .probe, .wait(.unreachable, until: 5)]))
+            return .leave(random.pick([.ask, .ask, .probe(7), .wait(.unreachable, until: 5)]))
         case .send:
             let setback = OriginSetback(random.pick([.silent, .none]), .unreachable)
             if random.oneIn(6) { return .noAnswer(setback, mayPass: random.oneIn(2)) }

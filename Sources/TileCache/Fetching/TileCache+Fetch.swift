@@ -156,9 +156,9 @@ private struct FetchRun {
             await update(record)
             return .stored
         case .forgetHeld: cache.held.remove(order.key)
-        case .judge(let host, let judgement, let isSettled):
+        case .judge(let host, let judgement, let isSettled, let probe):
             let isOfTile = isSettled || judgement != .answered
-            cache.health.judge(host, isOfTile ? order.key.hashValue : nil, judgement, sentAt: sentAt)
+            cache.health.judge(host, isOfTile ? order.key.hashValue : nil, judgement, sentAt: sentAt, probe: probe)
         case .pause(let pause):
             try await cache.clock.sleep(pause)
             return .paused
@@ -173,7 +173,7 @@ private struct FetchRun {
         case .giveSlot:
             if let slot { cache.slots.leave(slot) }
             slot = nil
-        case .abandonProbe(let host): cache.health.abandoned(host)
+        case .abandonProbe(let host, let probe): cache.health.abandoned(host, probe: probe)
         default: break
         }
     }

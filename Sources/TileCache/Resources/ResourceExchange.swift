@@ -108,8 +108,8 @@ final class ResourceExchange {
             let waits = parts.changes.waitForWriting(key) { inbox.put(.transaction(.written(waited: true))) }
             return waits ? nil : .written(waited: false)
         case .askLeave: return .leave(cache.health.leave(for: resource.host, resource.question))
-        case .abandonProbe: cache.health.abandoned(resource.host, resource.question)
-        case .fetch(let forwarding, let joining, let isProbe): return fetch(forwarding, joining, isProbe)
+        case .abandonProbe(let probe): cache.health.abandoned(resource.host, resource.question, probe: probe)
+        case .fetch(let forwarding, let joining, let probe): return fetch(forwarding, joining, probe)
         // The transport's time limit bounds the wait; who went alone would only stand in the host's line behind it.
         case .startPatience: break
         case .leaveFill:
@@ -191,7 +191,7 @@ final class ResourceExchange {
     // MARK: Asking the server
 
     private func fetch(
-        _ forwarding: Forwarding, _ joining: CacheTransaction.Joining, _ isProbe: Bool
+        _ forwarding: Forwarding, _ joining: CacheTransaction.Joining, _ probe: UInt64?
     ) -> CacheTransaction.Event {
         // What was heard of another's request says nothing about its own.
         (trouble, notStored) = (nil, nil)
@@ -210,7 +210,7 @@ final class ResourceExchange {
             case .unlisted: break
             }
         }
-        fill = ResourceFill.begin(cache, resource, forwarding, ticket, owner: inbox, isProbe: isProbe)
+        fill = ResourceFill.begin(cache, resource, forwarding, ticket, owner: inbox, probe: probe)
         return .leads
     }
 
@@ -222,10 +222,10 @@ final class ResourceExchange {
         guard let key = Fill.flightKey(refreshing.request, forwarding),
             let ticket = parts.flights.start(key, isOpen: true)
         else {
-            if leave == .probe { cache.health.abandoned(resource.host, resource.question) }
+            if let probe = leave.probe { cache.health.abandoned(resource.host, resource.question, probe: probe) }
             return
         }
-        _ = ResourceFill.begin(cache, refreshing, forwarding, ticket, owner: nil, isProbe: leave == .probe)
+        _ = ResourceFill.begin(cache, refreshing, forwarding, ticket, owner: nil, probe: leave.probe)
     }
 }
 

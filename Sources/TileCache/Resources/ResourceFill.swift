@@ -80,16 +80,16 @@ final class ResourceFill {
 
     private init(
         _ cache: TileCache, _ resource: Resource, _ forwarding: Forwarding, _ ticket: Flights<TileKey, End>.Ticket?,
-        owner: Inbox<ResourceExchange.Event>?, isProbe: Bool, _ inbox: Inbox<Event>
+        owner: Inbox<ResourceExchange.Event>?, probe: UInt64?, _ inbox: Inbox<Event>
     ) {
         self.cache = cache
         self.resource = resource
         self.ticket = ticket
         self.owner = owner
-        self.isProbe = isProbe
+        isProbe = probe != nil
         self.inbox = inbox
         fill = Fill(
-            resource.request, forwarding, cache.resources.use, resource.scope, hasOwner: owner != nil, isProbe: isProbe)
+            resource.request, forwarding, cache.resources.use, resource.scope, hasOwner: owner != nil, probe: probe)
         permit = resource.request.key.map { cache.resources.changes.takePermit(for: $0) }
     }
 
@@ -99,7 +99,7 @@ final class ResourceFill {
     /// - Returns: Where it is told that its owner has left.
     static func begin(
         _ cache: TileCache, _ resource: Resource, _ forwarding: Forwarding, _ ticket: Flights<TileKey, End>.Ticket?,
-        owner: Inbox<ResourceExchange.Event>?, isProbe: Bool
+        owner: Inbox<ResourceExchange.Event>?, probe: UInt64?
     ) -> Inbox<Event> {
         let inbox = Inbox<Event>()
         let looksAgain = owner != nil && ticket?.isOpen ?? false
@@ -107,7 +107,7 @@ final class ResourceFill {
         let number = cache.resources.drivers.began { inbox.close() }
         if number == nil { inbox.close() }
         _ = cache.configuration.startTask(owner == nil ? .utility : .medium) {
-            let fill = ResourceFill(cache, resource, forwarding, ticket, owner: owner, isProbe: isProbe, inbox)
+            let fill = ResourceFill(cache, resource, forwarding, ticket, owner: owner, probe: probe, inbox)
             await fill.run(looksAgain: looksAgain)
             if let number { cache.resources.drivers.isOver(number) }
         }
@@ -192,9 +192,10 @@ final class ResourceFill {
         case .cancelOrigin:
             call?.cancel()
             call = nil
-        case .judge(let judgement):
-            cache.health.judge(resource.host, resource.question, asOfTiles(judgement), sentAt: sentAt)
-        case .abandonProbe: cache.health.abandoned(resource.host, resource.question)
+        case .judge(let judgement, let probe):
+            cache.health.judge(
+                resource.host, resource.question, asOfTiles(judgement), sentAt: sentAt, probe: probe)
+        case .abandonProbe(let probe): cache.health.abandoned(resource.host, resource.question, probe: probe)
         case .report(let trouble): report(trouble)
         case .settle(let gone, let job):
             for key in gone { await settle(key) }

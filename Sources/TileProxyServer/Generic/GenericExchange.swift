@@ -71,8 +71,8 @@ final class GenericExchange: @unchecked Sendable {
             let waits = cache.changes.waitForWriting(key) { loop.execute { self.take(.written(waited: true)) } }
             if !waits { take(.written(waited: false)) }
         case .askLeave: take(.leave(cache.health.leave(for: route.origin.name, question)))
-        case .abandonProbe: cache.health.abandoned(route.origin.name, question)
-        case .fetch(let forwarding, let joining, let isProbe): fetch(forwarding, joining, isProbe)
+        case .abandonProbe(let probe): cache.health.abandoned(route.origin.name, question, probe: probe)
+        case .fetch(let forwarding, let joining, let probe): fetch(forwarding, joining, probe)
         case .startPatience: startPatience()
         case .leaveFill:
             if let seat { cache.flights.leave(seat) }
@@ -157,16 +157,16 @@ final class GenericExchange: @unchecked Sendable {
         let forwarding = Forwarding(refreshing, candidate, .stale)
         guard let key = Fill.flightKey(refreshing, forwarding), let ticket = cache.flights.start(key, isOpen: true)
         else {
-            if leave == .probe { cache.health.abandoned(route.origin.name, question) }
+            if let probe = leave.probe { cache.health.abandoned(route.origin.name, question, probe: probe) }
             return
         }
-        GenericFill(proxy, route, keys, refreshing, forwarding, ticket, owner: nil, isProbe: leave == .probe)
+        GenericFill(proxy, route, keys, refreshing, forwarding, ticket, owner: nil, probe: leave.probe)
             .start(looksAgain: false)
     }
 
     // MARK: Asking the origin
 
-    private func fetch(_ forwarding: Forwarding, _ joining: CacheTransaction.Joining, _ isProbe: Bool) {
+    private func fetch(_ forwarding: Forwarding, _ joining: CacheTransaction.Joining, _ probe: UInt64?) {
         exchange.cacheResult = forwarding.cause == .method || forwarding.cause == .bypass ? .bypass : .miss
         var ticket: Fills.Ticket?
         if let key = Fill.flightKey(request, forwarding) {
@@ -186,7 +186,7 @@ final class GenericExchange: @unchecked Sendable {
         }
         take(.leads)
         let fill = GenericFill(
-            proxy, route, keys, request, forwarding, ticket, owner: self, isProbe: isProbe)
+            proxy, route, keys, request, forwarding, ticket, owner: self, probe: probe)
         self.fill = fill
         exchange.whenClientHasEnded = { [weak fill] in fill?.ownerHasEndedItsSide() }
         fill.start(looksAgain: ticket?.isOpen ?? false)

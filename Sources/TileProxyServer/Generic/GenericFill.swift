@@ -37,7 +37,7 @@ final class GenericFill: @unchecked Sendable {
     /// - Parameter owner: The request that it is begun for; `nil` for a refresh in the background.
     init(
         _ proxy: GenericProxy, _ route: ProxyRoute, _ keys: ResourceKeys, _ request: CacheRequest,
-        _ forwarding: Forwarding, _ ticket: Fills.Ticket?, owner: GenericExchange?, isProbe: Bool
+        _ forwarding: Forwarding, _ ticket: Fills.Ticket?, owner: GenericExchange?, probe: UInt64?
     ) {
         self.proxy = proxy
         self.route = route
@@ -50,7 +50,7 @@ final class GenericFill: @unchecked Sendable {
         if let client, !Invalidation.isSafe(request.method) {
             scope.aliases = route.aliases(keys, client.head, publicURL: proxy.cache.settings.publicURL())
         }
-        fill = Fill(request, forwarding, proxy.cache.use, scope, hasOwner: owner != nil, isProbe: isProbe)
+        fill = Fill(request, forwarding, proxy.cache.use, scope, hasOwner: owner != nil, probe: probe)
         if request.isForCache, let key = request.key { permit = proxy.cache.changes.takePermit(for: key) }
         relay = BodyRelay(
             client, proxy.cache.budget,
@@ -87,8 +87,9 @@ final class GenericFill: @unchecked Sendable {
         case .cancelOrigin:
             call?.cancel()
             call = nil
-        case .judge(let judgement): cache.health.judge(route.origin.name, question, judgement, sentAt: sentAt)
-        case .abandonProbe: cache.health.abandoned(route.origin.name, question)
+        case .judge(let judgement, let probe):
+            cache.health.judge(route.origin.name, question, judgement, sentAt: sentAt, probe: probe)
+        case .abandonProbe(let probe): cache.health.abandoned(route.origin.name, question, probe: probe)
         case .report(let trouble): report(trouble)
         case .settle(let gone, let job):
             call?.pause()
