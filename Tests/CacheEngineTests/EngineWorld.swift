@@ -48,8 +48,6 @@ final class EngineWorld {
         var isPatient = false
         /// Whether it was told that the request that it followed failed.
         var heardOfFailure = false
-        /// The `Date` of the latest answer that a client had seen to its end when this one came; `nil` for none.
-        var seen: Timestamp?
         var seat: Fills.Seat?
         weak var fill: Question?
         var events: [CacheTransaction.Event] = []
@@ -98,10 +96,6 @@ final class EngineWorld {
     private var pending: [() -> Void] = []
     private var stored: [TileKey: (metadata: TileMetadata, data: Data)] = [:]
     private var diskIsFull = false
-    /// Whether it ever was: what cannot be written cannot make the one before it stale either.
-    private var diskWasFull = false
-    /// The `Date` of the latest answer that is stored, or being stored, and that a client saw to its end.
-    private var seen: [TileKey: Timestamp] = [:]
     /// What must never be.
     private(set) var violations: [String] = []
 
@@ -159,9 +153,7 @@ final class EngineWorld {
             let there = clients.filter { $0.isPatient && !$0.isDone }
             if !there.isEmpty { take(.patienceOver, there[index % there.count]) }
         case .wait(let seconds): time.now.withLock { $0 += Int64(seconds) }
-        case .disk(let isFull):
-            diskIsFull = isFull
-            diskWasFull = diskWasFull || isFull
+        case .disk(let isFull): diskIsFull = isFull
         }
     }
 
@@ -205,7 +197,6 @@ final class EngineWorld {
         let request = CacheRequest(
             method: method, fields: fields, target: "/\(resource)", key: key(resource), hasBody: wish == .change)
         let client = Client(request, use)
-        client.seen = request.key.flatMap { seen[$0] }
         clients.append(client)
         take(.begin, client)
     }
@@ -262,11 +253,6 @@ final class EngineWorld {
             client.seat = nil
         case .answer(let candidate, _, _, _, let from):
             if from == .hit, candidate.response.freshness.noCache { violations.append("no-cache is a hit") }
-            if !diskWasFull, let seen = client.seen, let date = candidate.entry.metadata.date, date < seen,
-                from == .hit || from == .miss
-            {
-                violations.append("a client gets an older answer than one that was seen before")
-            }
             if case .memory(let data) = candidate.body, data != Data("whole".utf8) {
                 violations.append("half a body is served")
             }
@@ -430,7 +416,6 @@ final class EngineWorld {
             return
         }
         if question.answer == .noStore { violations.append("what must not be stored is stored") }
-        if question.hasOwner, let date = intent.metadata.date { seen[key] = max(seen[key] ?? date, date) }
         let data = Data("whole".utf8)
         let body = HeldBody(data, 0, budget)
         pending.append { [weak self] in
@@ -454,7 +439,7 @@ final class EngineWorld {
             }
             next(StoreJob.Outcome(isStored: !diskIsFull))
         case .remove(let keys):
-            for key in keys { (stored[key], seen[key]) = (nil, nil) }
+            for key in keys { stored[key] = nil }
             next(StoreJob.Outcome())
         }
     }
