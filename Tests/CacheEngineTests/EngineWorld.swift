@@ -48,8 +48,6 @@ final class EngineWorld {
         var isPatient = false
         /// Whether it was told that the request that it followed failed.
         var heardOfFailure = false
-        /// The `Date` of the latest answer that a client had seen to its end when this one came; `nil` for none.
-        var seen: Timestamp?
         var seat: Fills.Seat?
         weak var fill: Question?
         var events: [CacheTransaction.Event] = []
@@ -205,7 +203,6 @@ final class EngineWorld {
         let request = CacheRequest(
             method: method, fields: fields, target: "/\(resource)", key: key(resource), hasBody: wish == .change)
         let client = Client(request, use)
-        client.seen = request.key.flatMap { seen[$0] }
         clients.append(client)
         take(.begin, client)
     }
@@ -262,11 +259,6 @@ final class EngineWorld {
             client.seat = nil
         case .answer(let candidate, _, _, _, let from):
             if from == .hit, candidate.response.freshness.noCache { violations.append("no-cache is a hit") }
-            if !diskWasFull, let seen = client.seen, let date = candidate.entry.metadata.date, date < seen,
-                from == .hit || from == .miss
-            {
-                violations.append("a client gets an older answer than one that was seen before")
-            }
             if case .memory(let data) = candidate.body, data != Data("whole".utf8) {
                 violations.append("half a body is served")
             }
