@@ -11,8 +11,13 @@ extension CachePolicy {
     /// out: a `Connection` that names one is in error (RFC 9110 §7.6.1), and a `no-cache` or `private` that names one is
     /// read as a directive for the whole response.
     package func fieldsToStore(_ fields: HTTPFields) -> HTTPFields {
+        fieldsToStore(fields, directives(of: fields))
+    }
+
+    /// The same, where the directives have been read already.
+    package func fieldsToStore(_ fields: HTTPFields, _ directives: Directives) -> HTTPFields {
         var dropped = connectionOptions(fields)
-        let control = directives(of: fields).cacheControl
+        let control = directives.cacheControl
         if stripsWhatNoCacheNames(control) { dropped.formUnion(control.noCache.fieldNames) }
         if kind == .shared { dropped.formUnion(control.private.fieldNames) }
         return fields.leavingOut { name in
