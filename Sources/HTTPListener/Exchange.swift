@@ -217,8 +217,12 @@ package final class Exchange: @unchecked Sendable {
     }
 
     private func isFraming(_ name: HTTPField.Name) -> Bool {
-        switch name.canonicalName {
-        case "connection", "content-length", "transfer-encoding", "keep-alive": true
+        let name = name.canonicalName
+        // Most names have another length than these.
+        return switch name.utf8.count {
+        case 10: name == "connection" || name == "keep-alive"
+        case 14: name == "content-length"
+        case 17: name == "transfer-encoding"
         default: false
         }
     }
