@@ -35,13 +35,13 @@ package final class Exchange: @unchecked Sendable {
     package var whenClientHasEnded: (() -> Void)? {
         didSet { if hasClientEnded { whenClientHasEnded?() } }
     }
-    private var hasClientEnded = false
+    @exclusivity(unchecked) private var hasClientEnded = false
 
     weak var connection: HTTPConnection?
     let startedAt: NIODeadline
-    private(set) var response = ResponseState.notStarted
-    private(set) var status = 0
-    private(set) var sentBytes = 0
+    @exclusivity(unchecked) private(set) var response = ResponseState.notStarted
+    @exclusivity(unchecked) private(set) var status = 0
+    @exclusivity(unchecked) private(set) var sentBytes = 0
 
     /// How far the response has got.
     enum ResponseState: Equatable {
