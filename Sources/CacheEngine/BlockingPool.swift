@@ -10,6 +10,8 @@ package final class BlockingPool: Sendable {
         var work = Queue<@Sendable () -> Void>()
         var threads = 0
         var idle = 0
+        /// A thread has been woken and has not looked at the work yet: the next piece of work need not wake another.
+        var isWaking = false
         var isClosed = false
         /// Called when the last thread has ended.
         var ended: [@Sendable () -> Void] = []
@@ -52,13 +54,20 @@ package final class BlockingPool: Sendable {
 
     /// Has something done on one of the threads.
     package func submit(_ work: @escaping @Sendable () -> Void) {
-        let startsThread = state.withLock { state -> Bool in
+        let (startsThread, wakes) = state.withLock { state -> (Bool, Bool) in
             state.work.append(work)
-            guard state.idle < state.work.count, state.threads < most else { return false }
+            guard state.idle < state.work.count, state.threads < most else {
+                let wakes = !state.isWaking
+                state.isWaking = true
+                return (false, wakes)
+            }
             state.threads += 1
-            return true
+            return (true, false)
         }
-        guard startsThread else { return state.wakeOne() }
+        guard startsThread else {
+            if wakes { state.wakeOne() }
+            return
+        }
         let state = self.state
         let thread = Thread { Self.serve(state) }
         thread.name = "tile-cache-work"
@@ -68,9 +77,15 @@ package final class BlockingPool: Sendable {
     private static func serve(_ state: Monitor<State>) {
         while true {
             state.withLock { $0.idle += 1 }
+            var wakesNext = false
             let work = state.wait { state -> (@Sendable () -> Void)?? in
+                state.isWaking = false
                 if let work = state.work.popFirst() {
                     state.idle -= 1
+                    // Each thread that takes work wakes the next for what is left: work that comes while a thread wakes up
+                    // wakes no other, which would find the lock taken, or nothing to do.
+                    wakesNext = state.work.count > 0 && state.idle > 0
+                    state.isWaking = wakesNext
                     return work
                 }
                 guard state.isClosed else { return nil }
@@ -87,6 +102,7 @@ package final class BlockingPool: Sendable {
                 for end in ended { end() }
                 return
             }
+            if wakesNext { state.wakeOne() }
             work()
         }
     }

@@ -41,7 +41,10 @@ package enum CacheDecision: Sendable {
 }
 
 /// How a request goes to the origin, and what may be made of the answer.
-package struct Forwarding: Sendable {
+///
+/// A class, for it is handed from state to state and never changes: that costs one count of references each time, and not
+/// one for each of its parts.
+package final class Forwarding: Sendable {
     /// The stored response that is asked about, if there is one.
     package let candidate: Candidate?
     /// Why, for `Cache-Status`.

@@ -7,9 +7,9 @@ package enum FillNews: Sendable {
     /// The answer is stored by now: no question was sent.
     case found(Lookup)
     /// The head of an answer to hand on; the body follows, then ``ended``.
-    case head(HTTPResponse, length: Int64?, CacheStatus)
+    indirect case head(HTTPResponse, length: Int64?, CacheStatus)
     /// The origin has confirmed what is stored, which is brought up to date here.
-    case confirmed(Candidate, StoredResponse, CacheStatus)
+    indirect case confirmed(Candidate, StoredResponse, CacheStatus)
     /// The origin answered with an error of this status, and what is stored may stand in (RFC 5861 §4).
     case useStale(Candidate, status: Int)
     /// There is no answer, or no more of it.
@@ -34,7 +34,7 @@ package struct Fill: Sendable {
         /// The answer to ``Action/lookAgain``; `nil` if the store could not tell at once.
         case looked(Lookup?)
         /// The head of the final answer, with all its fields.
-        case head(HTTPResponse, length: Int64?, requestedAt: HTTPDate)
+        indirect case head(HTTPResponse, length: Int64?, requestedAt: HTTPDate)
         /// What had to be done to the store before the answer goes on is done.
         case settled
         /// The body is too large to be collected, there is no room for it, or the disk does not take it.
@@ -44,11 +44,11 @@ package struct Fill: Sendable {
         /// There is no answer, or no more of it.
         case failed(OriginTrouble)
         /// The answer to ``Action/store(_:)``: what became of it; where it is not stored, its body if that is in memory.
-        case stored(StoreJob.Outcome, HeldBody?)
+        indirect case stored(StoreJob.Outcome, HeldBody?)
         /// The answer to ``Action/store(_:)``: the resource has changed meanwhile, so it must not be stored.
         case mayNotStore
         /// The answer to ``Action/update(_:)``.
-        case updated(StoreJob.Outcome)
+        indirect case updated(StoreJob.Outcome)
         /// The owner has left; whether others wait.
         case ownerLeft(others: Bool)
         /// The owner has left, and all others have too.
@@ -85,7 +85,7 @@ package struct Fill: Sendable {
         case report(OriginTrouble)
         /// Before the answer goes on: wait for what is being stored for these URLs and let nothing from before be stored
         /// for them any more, then do this to the store. The origin is read no further; ``Event/settled`` follows.
-        case settle([TileKey], StoreJob)
+        indirect case settle([TileKey], StoreJob)
         /// Where the body goes.
         case route(Route)
         /// Tell the owner; nothing where it has left.
@@ -96,9 +96,9 @@ package struct Fill: Sendable {
         case remember(wasOfUse: Bool)
         /// Store the collected body, unless the resource has changed; ``Event/stored(_:_:)`` or ``Event/mayNotStore``
         /// follows.
-        case store(OriginDecision.StoreIntent)
+        indirect case store(OriginDecision.StoreIntent)
         /// Bring what is stored up to date; ``Event/updated(_:)`` follows.
-        case update(StoreJob)
+        indirect case update(StoreJob)
         /// Nobody waits for what is being collected: whoever needs the connection may have it, and after some time
         /// ``Event/forgotten`` shall come.
         case startForgetting
@@ -106,7 +106,8 @@ package struct Fill: Sendable {
         case end(FillEnd)
     }
 
-    private enum State {
+    // What a state carries lies in a box: each event copies the state.
+    private indirect enum State {
         case idle
         case looking
         /// The question is out.

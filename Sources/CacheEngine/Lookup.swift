@@ -3,7 +3,9 @@ package import HTTPTypes
 package import TileStore
 
 /// A stored response that matches a request.
-package struct Candidate: Sendable {
+///
+/// A class for the same reason as ``Forwarding``.
+package final class Candidate: Sendable {
     /// The key that it lies under: the URL's, or a variant's.
     package let key: TileKey
     /// The entry.
@@ -15,7 +17,19 @@ package struct Candidate: Sendable {
     /// How `Vary` chose it; `nil` if the URL has one response for all.
     package let choice: VariantChoice?
     /// What accounts for the memory of bytes that are not stored.
-    package var owner: HeldBody?
+    package let owner: HeldBody?
+
+    private init(
+        key: TileKey, entry: TileEntry, body: StoredBody, response: StoredResponse, choice: VariantChoice?,
+        owner: HeldBody?
+    ) {
+        self.key = key
+        self.entry = entry
+        self.body = body
+        self.response = response
+        self.choice = choice
+        self.owner = owner
+    }
 
     /// The length of the stored body.
     package var length: Int { body.count }
@@ -26,7 +40,9 @@ package struct Candidate: Sendable {
 }
 
 /// An answer that is not in the store for others: held in memory for those who have been waiting for it.
-package struct HeldAnswer: Sendable {
+///
+/// A class so that what may carry one stays small.
+package final class HeldAnswer: Sendable {
     package let candidate: Candidate
     /// Whether it must not be used again without asking the origin (`no-cache`, stale at once).
     ///
@@ -114,18 +130,19 @@ package enum Lookup: Sendable {
 }
 
 extension Candidate {
-    package init(key: TileKey, _ tile: OpenedTile, _ choice: VariantChoice?) {
+    package convenience init(
+        key: TileKey, _ tile: OpenedTile, _ choice: VariantChoice?, owner: HeldBody? = nil
+    ) {
         self.init(
             key: key, entry: tile.entry, body: tile.body, response: storedResponse(of: tile.entry.metadata),
-            choice: choice)
+            choice: choice, owner: owner)
     }
 
     /// What stands in for an entry that could not be written.
-    package init(key: TileKey, _ metadata: TileMetadata, _ body: StoredBody, _ owner: HeldBody?) {
+    package convenience init(key: TileKey, _ metadata: TileMetadata, _ body: StoredBody, _ owner: HeldBody?) {
         let entry = TileEntry(
             key: key, blob: nil, size: body.count, metadata: metadata, lastUsed: metadata.storedAt, recency: 0,
             isPinned: false)
-        self.init(key: key, OpenedTile(entry: entry, body: body), nil)
-        self.owner = owner
+        self.init(key: key, OpenedTile(entry: entry, body: body), nil, owner: owner)
     }
 }

@@ -88,24 +88,26 @@ package enum OriginDecision: Sendable {
         _ receivedAt: HTTPDate
     ) -> StoreIntent? {
         // A query may hold a secret, and is never written down: not by a redirect either that repeats it.
-        if let query = request.target.split(separator: "?", maxSplits: 1).dropFirst().first,
+        if let mark = request.target.utf8.firstIndex(of: UInt8(ascii: "?")),
+            case let query = request.target[mark...].dropFirst(), !query.isEmpty,
             response.headerFields[.location]?.contains(query) ?? false
         {
             return nil
         }
-        // Asked first: of what must not be stored no entry is made.
-        guard use.policy.storability(of: response, to: request.httpRequest).isStorable else { return nil }
-        let record = use.record(
-            response, to: request.httpRequest, requestedAt: requestedAt, receivedAt: receivedAt)
-        guard record.isStorable else { return nil }
+        guard
+            let record = use.storableRecord(
+                response, to: request.httpRequest, requestedAt: requestedAt, receivedAt: receivedAt)
+        else { return nil }
         let freshness = record.freshness.stored
         // Not worth a write: stale at once, not to be confirmed, and never meant to be served without asking. If other
         // caches have used its lifetime up (`Age`), `max-stale` or an origin that is away may still find a use for it.
-        let isAskable = !Validators(response.headerFields, now: receivedAt).isEmpty
         let isUsableStale =
             !freshness.noCache && !freshness.mustRevalidate
             && (freshness.staleWhileRevalidate > 0 || freshness.staleIfError > 0 || record.freshness.lifetime > 0)
-        guard isAskable || freshness.expires > receivedAt || isUsableStale else { return nil }
+        guard
+            freshness.expires > receivedAt || isUsableStale
+                || !Validators(response.headerFields, now: receivedAt).isEmpty
+        else { return nil }
         return record.intent
     }
 }

@@ -40,10 +40,31 @@ extension CacheUse {
     package func record(
         _ response: HTTPResponse, to request: HTTPRequest, requestedAt: HTTPDate, receivedAt: HTTPDate
     ) -> AnswerRecord {
-        let freshness = policy.freshness(of: response, requestedAt: requestedAt, receivedAt: receivedAt)
+        let directives = policy.directives(of: response.headerFields)
         return record(
-            response.status, policy.fieldsToStore(response.headerFields), freshness,
-            policy.storability(of: response, to: asJudged(request)))
+            response, directives, policy.storability(of: response, to: asJudged(request), directives),
+            requestedAt: requestedAt, receivedAt: receivedAt)
+    }
+
+    /// The same, or `nil` if the answer must not be stored: then no entry is made.
+    package func storableRecord(
+        _ response: HTTPResponse, to request: HTTPRequest, requestedAt: HTTPDate, receivedAt: HTTPDate
+    ) -> AnswerRecord? {
+        let directives = policy.directives(of: response.headerFields)
+        let storability = policy.storability(of: response, to: asJudged(request), directives)
+        guard storability.isStorable else { return nil }
+        let record = record(
+            response, directives, storability, requestedAt: requestedAt, receivedAt: receivedAt)
+        return record.isStorable ? record : nil
+    }
+
+    private func record(
+        _ response: HTTPResponse, _ directives: CachePolicy.Directives, _ storability: Storability,
+        requestedAt: HTTPDate, receivedAt: HTTPDate
+    ) -> AnswerRecord {
+        record(
+            response.status, policy.fieldsToStore(response.headerFields, directives),
+            policy.freshness(of: response, directives, requestedAt: requestedAt, receivedAt: receivedAt), storability)
     }
 
     /// What is to be stored after an update, a 304 say, has confirmed a stored response (RFC 9111 §4.3.4).
@@ -95,23 +116,27 @@ extension CacheUse {
         if !fields.contains(.date) { fields[.date] = receipt.description }
         var headers: [ResponseFields.Header] = []
         var (tag, mediaType, coding, modified): (String?, String?, String?, HTTPDate?)
+        headers.reserveCapacity(fields.count + 1)
+        func isOnly(_ name: HTTPField.Name) -> Bool { fields.count { $0.name == name } == 1 }
         for field in fields {
+            let name = field.name
+            if name == .contentLength { continue }
             let text = latin1(field)
-            let isOnly = fields[fields: field.name].count == 1
-            switch field.name {
-            case .contentLength: continue
-            case .eTag where isOnly && text.utf8.count <= 512: tag = text
-            case .contentType where isOnly: mediaType = text
-            case .contentEncoding where isOnly: coding = text
-            case .lastModified where isOnly && exactDate(text, receipt) != nil: modified = exactDate(text, receipt)
-            case .date where isOnly && exactDate(text, receipt) != nil: add(storedDateName, text)
-            case .expires where isOnly && exactDate(text, receipt) != nil: add(storedExpiresName, text)
-            default: headers.append(.init(name: field.name.rawName, value: text))
+            if name == .eTag, text.utf8.count <= 512, isOnly(name) {
+                tag = text
+            } else if name == .contentType, isOnly(name) {
+                mediaType = text
+            } else if name == .contentEncoding, isOnly(name) {
+                coding = text
+            } else if name == .lastModified, let date = exactDate(text, receipt), isOnly(name) {
+                modified = date
+            } else if name == .date, let date = exactDate(text, receipt), isOnly(name) {
+                headers.append(.init(name: storedDateName, value: String(date.seconds(since: receipt))))
+            } else if name == .expires, let date = exactDate(text, receipt), isOnly(name) {
+                headers.append(.init(name: storedExpiresName, value: String(date.seconds(since: receipt))))
+            } else {
+                headers.append(.init(name: name.rawName, value: text))
             }
-        }
-        func add(_ name: String, _ text: String) {
-            guard let date = exactDate(text, receipt) else { return }
-            headers.append(.init(name: name, value: String(date.seconds(since: receipt))))
         }
         if !status.reasonPhrase.isEmpty { headers.append(.init(name: reasonName, value: status.reasonPhrase)) }
         return entry(
@@ -252,7 +277,7 @@ private func bounded(_ text: String?, _ most: Int) -> String? {
 /// A value's bytes, each as the character with its number: the same text for ASCII, and lossless for anything else.
 private func latin1(_ field: HTTPField) -> String {
     field.withUnsafeBytesOfValue { bytes in
-        if bytes.allSatisfy({ $0 < 128 }) { return String(decoding: bytes, as: UTF8.self) }
+        if bytes.allSatisfy({ $0 < 128 }) { return field.value }
         var text = String.UnicodeScalarView()
         for byte in bytes { text.append(Unicode.Scalar(byte)) }
         return String(text)

@@ -85,23 +85,21 @@ package struct CacheStatus: Hashable, Sendable, CustomStringConvertible {
 /// The entry that an intermediary adds to `Via` (RFC 9110 §7.6.3).
 package struct Via: Hashable, Sendable, CustomStringConvertible {
     /// The version of the message that was received: `1.1`, `2`, or with another protocol's name before it.
-    package var receivedProtocol: String
+    package let receivedProtocol: String
     /// A name for who received it.
-    package var receivedBy: String
+    package let receivedBy: String
+    /// The entry's text.
+    package let description: String
 
     /// Makes an entry; what is no token in the name becomes `-`, so that a host name with its port may be given.
     package init(receivedProtocol: String = "1.1", receivedBy: String) {
         self.receivedProtocol = receivedProtocol
         self.receivedBy = receivedBy
-    }
-
-    /// The entry's text.
-    package var description: String {
         func clean(_ text: String, _ extra: Character) -> String {
             let bytes = text.utf8.map { $0.isTokenCharacter || $0 == extra.asciiValue ? $0 : UInt8(ascii: "-") }
             return bytes.isEmpty ? "-" : String(decoding: bytes, as: UTF8.self)
         }
-        return clean(receivedProtocol, "/") + " " + clean(receivedBy, ":")
+        description = clean(receivedProtocol, "/") + " " + clean(receivedBy, ":")
     }
 
     /// Adds the entry at the end of the field.
@@ -109,6 +107,7 @@ package struct Via: Hashable, Sendable, CustomStringConvertible {
 
     /// Whether a message has come by here before, by this name: a forwarding loop.
     package static func contains(receivedBy name: String, in fields: HTTPFields) -> Bool {
+        guard fields.contains(.via) else { return false }
         let wanted = Via(receivedBy: name).description.utf8.dropFirst(4).map(\.lowercased)
         return fields.members(of: .via).contains { member in
             let words = member.split(whereSeparator: \.isBlank)

@@ -113,9 +113,16 @@ extension CachePolicy {
     ///   - requestedAt: When the request was sent.
     ///   - receivedAt: When the response was received.
     package func freshness(of response: HTTPResponse, requestedAt: HTTPDate, receivedAt: HTTPDate) -> Freshness {
+        freshness(
+            of: response, directives(of: response.headerFields), requestedAt: requestedAt, receivedAt: receivedAt)
+    }
+
+    /// The same, where the directives have been read already.
+    package func freshness(
+        of response: HTTPResponse, _ directives: Directives, requestedAt: HTTPDate, receivedAt: HTTPDate
+    ) -> Freshness {
         let fields = response.headerFields
         let status = response.status.code
-        let directives = directives(of: fields)
         let control = directives.cacheControl
         let stated = fields.first(.date).flatMap { HTTPDate(parsing: $0, now: receivedAt) }
         let date = stated.map { min($0, receivedAt) }

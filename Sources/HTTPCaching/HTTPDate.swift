@@ -21,7 +21,11 @@ package struct HTTPDate: Hashable, Comparable, Sendable, CustomStringConvertible
     /// - Parameters:
     ///   - text: The field's value.
     ///   - now: A two-digit year is the last one with these digits that is at most 50 years after this time.
-    package init?(parsing text: some StringProtocol, now: HTTPDate) {
+    package init?(parsing text: String, now: HTTPDate) {
+        if let date = HTTPDate(fixdate: text) {
+            self = date
+            return
+        }
         var bytes: [UInt8] = []
         for byte in text.utf8 {
             // No form is longer than 33 bytes; the rest is room for spaces.
@@ -36,10 +40,23 @@ package struct HTTPDate: Hashable, Comparable, Sendable, CustomStringConvertible
     ///
     /// For `Expires`: a cache must take any other form for a time in the past (RFC 9111 §5.3), and should not mind the
     /// case of letters (§4.2). See ``init(parsing:now:)`` for the parameters.
-    package init?(exactly text: some StringProtocol, now: HTTPDate) {
+    package init?(exactly text: String, now: HTTPDate) {
+        if let date = HTTPDate(fixdate: text) {
+            self = date
+            return
+        }
         let bytes = Array(text.utf8.prefix(64))[...].trimmed.map(\.lowercased)
         guard datePatterns.contains(where: { fits(bytes, $0) }) else { return nil }
         self.init(parsing: text, now: now)
+    }
+
+    /// Reads an IMF-fixdate without taking it apart: nearly every date is one.
+    ///
+    /// - Returns: `nil` for every other text, and for a time that does not exist.
+    private init?(fixdate text: String) {
+        var text = text
+        guard let seconds = text.withUTF8(fixdateSeconds) else { return nil }
+        self.seconds = seconds
     }
 
     /// Whether one time is before another.
@@ -69,35 +86,80 @@ package struct HTTPDate: Hashable, Comparable, Sendable, CustomStringConvertible
         let second = Int(clamped - day * 86400)
         let (year, month, dayOfMonth) = civil(fromDay: Int(day))
         let weekday = Int(((day + 4) % 7 + 7) % 7)
-        var text: [UInt8] = []
-        text.reserveCapacity(29)
-        func put(_ value: Int, _ digits: Int) {
-            var divisor = 1
-            for _ in 1..<digits { divisor *= 10 }
-            while divisor > 0 {
-                text.append(UInt8(truncatingIfNeeded: 48 + value / divisor % 10))
-                divisor /= 10
+        return String(unsafeUninitializedCapacity: 29) { text in
+            func put(_ value: Int, at place: Int) {
+                text[place] = UInt8(truncatingIfNeeded: 48 + value / 10 % 10)
+                text[place + 1] = UInt8(truncatingIfNeeded: 48 + value % 10)
             }
+            func put(name number: Int, of names: StaticString, at place: Int) {
+                for index in 0..<3 { text[place + index] = names.utf8Start[number * 3 + index] }
+            }
+            let frame: StaticString = "Www, 00 Mmm 0000 00:00:00 GMT"
+            for index in 0..<29 { text[index] = frame.utf8Start[index] }
+            put(name: weekday, of: "SunMonTueWedThuFriSat", at: 0)
+            put(dayOfMonth, at: 5)
+            put(name: month - 1, of: "JanFebMarAprMayJunJulAugSepOctNovDec", at: 8)
+            put(year / 100, at: 12)
+            put(year % 100, at: 14)
+            put(second / 3600, at: 17)
+            put(second / 60 % 60, at: 20)
+            put(second % 60, at: 23)
+            return 29
         }
-        text += Array(weekdayNames[weekday].utf8.prefix(3))
-        text += [UInt8(ascii: ","), UInt8(ascii: " ")]
-        text[0] -= 32
-        put(dayOfMonth, 2)
-        text.append(UInt8(ascii: " "))
-        let nameStart = text.count
-        text += Array(monthNames[month - 1].utf8)
-        text[nameStart] -= 32
-        text.append(UInt8(ascii: " "))
-        put(year, 4)
-        text.append(UInt8(ascii: " "))
-        put(second / 3600, 2)
-        text.append(UInt8(ascii: ":"))
-        put(second / 60 % 60, 2)
-        text.append(UInt8(ascii: ":"))
-        put(second % 60, 2)
-        text += Array(" GMT".utf8)
-        return String(decoding: text, as: UTF8.self)
     }
+}
+
+/// The seconds since 1970 that an IMF-fixdate of an existing time means, names in any case; `nil` for all else.
+private func fixdateSeconds(_ text: UnsafeBufferPointer<UInt8>) -> Int64? {
+    guard text.count == 29, text[3] == UInt8(ascii: ","), text[19] == UInt8(ascii: ":"),
+        text[22] == UInt8(ascii: ":"), text[4] & text[7] & text[11] & text[16] & text[25] == 32,
+        text[4] | text[7] | text[11] | text[16] | text[25] == 32
+    else { return nil }
+    // Only a letter becomes a small letter by this bit.
+    func name(_ place: Int) -> UInt32 {
+        (UInt32(text[place]) << 16 | UInt32(text[place + 1]) << 8 | UInt32(text[place + 2])) | 0x202020
+    }
+    func pack(_ name: StaticString) -> UInt32 {
+        UInt32(name.utf8Start[0]) << 16 | UInt32(name.utf8Start[1]) << 8 | UInt32(name.utf8Start[2])
+    }
+    var isNumeric = true
+    func number(_ place: Int) -> Int {
+        let (tens, ones) = (text[place] &- 48, text[place + 1] &- 48)
+        isNumeric = isNumeric && tens < 10 && ones < 10
+        return Int(tens) * 10 + Int(ones)
+    }
+    guard name(26) == pack("gmt") else { return nil }
+    switch name(0) {
+    case pack("sun"), pack("mon"), pack("tue"), pack("wed"), pack("thu"), pack("fri"), pack("sat"): break
+    default: return nil
+    }
+    let month: Int
+    switch name(8) {
+    case pack("jan"): month = 1
+    case pack("feb"): month = 2
+    case pack("mar"): month = 3
+    case pack("apr"): month = 4
+    case pack("may"): month = 5
+    case pack("jun"): month = 6
+    case pack("jul"): month = 7
+    case pack("aug"): month = 8
+    case pack("sep"): month = 9
+    case pack("oct"): month = 10
+    case pack("nov"): month = 11
+    case pack("dec"): month = 12
+    default: return nil
+    }
+    let (dayOfMonth, year) = (number(5), number(12) * 100 + number(14))
+    let (hour, minute, second) = (number(17), number(20), number(23))
+    // A leap second is the first second of the next minute.
+    guard isNumeric, year >= 1, dayOfMonth >= 1, hour < 24, minute < 60, second <= 60 else { return nil }
+    let start = day(ofYear: year, month: month, day: 1)
+    // No month is shorter than 28 days; what is beyond is compared with the next month's first.
+    if dayOfMonth > 28 {
+        let next = month == 12 ? day(ofYear: year + 1, month: 1, day: 1) : day(ofYear: year, month: month + 1, day: 1)
+        guard dayOfMonth <= next - start else { return nil }
+    }
+    return Int64(start + dayOfMonth - 1) * 86400 + Int64(hour * 3600 + minute * 60 + second)
 }
 
 private let weekdayNames = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"]

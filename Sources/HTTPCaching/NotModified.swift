@@ -102,11 +102,12 @@ extension CachePolicy {
         // Age belongs to the message that brought it, not to what is stored.
         var head = HTTPResponse(status: stored.status, headerFields: fields)
         head.headerFields[.age] = update.headerFields.first(.age)
-        var freshness = freshness(of: head, requestedAt: requestedAt, receivedAt: receivedAt)
+        let directives = directives(of: head.headerFields)
+        var freshness = freshness(of: head, directives, requestedAt: requestedAt, receivedAt: receivedAt)
         // A date of our own making orders nothing: once our clock has been set back, it would keep off every update.
         if !isDated { freshness.date = nil }
         var response = stored
-        response.fields = fieldsToStore(fields)
+        response.fields = fieldsToStore(fields, directives)
         response.freshness = freshness.stored
         if replaced.contains(.vary) {
             response.selectingFields = Vary(fields).selectingFields(of: request.headerFields)
@@ -115,7 +116,8 @@ extension CachePolicy {
         let authorized = request.headerFields.contains(.authorization)
         return FreshenedResponse(
             response: response, freshness: freshness,
-            storability: storability(of: head, method: .get, authorized: authorized, asking: asking))
+            storability: storability(
+                of: head, method: .get, authorized: authorized, asking: asking, directives))
     }
 }
 

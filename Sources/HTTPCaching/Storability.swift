@@ -66,14 +66,22 @@ extension CachePolicy {
     /// another. That the body was complete is for the caller to see to.
     @inlinable
     package func storability(of response: HTTPResponse, to request: HTTPRequest) -> Storability {
+        storability(of: response, to: request, directives(of: response.headerFields))
+    }
+
+    /// The same, where the directives have been read already.
+    package func storability(
+        of response: HTTPResponse, to request: HTTPRequest, _ directives: Directives
+    ) -> Storability {
         storability(
             of: response, method: request.method, authorized: request.headerFields.contains(.authorization),
-            asking: RequestCacheControl(request.headerFields))
+            asking: RequestCacheControl(request.headerFields), directives)
     }
 
     /// The same, from what has been read of the request already.
     package func storability(
-        of response: HTTPResponse, method: HTTPRequest.Method, authorized: Bool, asking: RequestCacheControl
+        of response: HTTPResponse, method: HTTPRequest.Method, authorized: Bool, asking: RequestCacheControl,
+        _ directives: Directives
     ) -> Storability {
         let status = response.status.code
         guard method == .get else { return .doNotStore(.method) }
@@ -85,7 +93,6 @@ extension CachePolicy {
         if asking.noStore { return .doNotStore(.requestNoStore) }
 
         let fields = response.headerFields
-        let directives = directives(of: fields)
         let control = directives.cacheControl
         let overrides = overrides(status: status)
         if control.mustUnderstand, !understood.contains(status), !overrides { return .doNotStore(.notUnderstood) }

@@ -35,13 +35,13 @@ package final class Exchange: @unchecked Sendable {
     package var whenClientHasEnded: (() -> Void)? {
         didSet { if hasClientEnded { whenClientHasEnded?() } }
     }
-    private var hasClientEnded = false
+    @exclusivity(unchecked) private var hasClientEnded = false
 
     weak var connection: HTTPConnection?
     let startedAt: NIODeadline
-    private(set) var response = ResponseState.notStarted
-    private(set) var status = 0
-    private(set) var sentBytes = 0
+    @exclusivity(unchecked) private(set) var response = ResponseState.notStarted
+    @exclusivity(unchecked) private(set) var status = 0
+    @exclusivity(unchecked) private(set) var sentBytes = 0
 
     /// How far the response has got.
     enum ResponseState: Equatable {
@@ -217,8 +217,12 @@ package final class Exchange: @unchecked Sendable {
     }
 
     private func isFraming(_ name: HTTPField.Name) -> Bool {
-        switch name.canonicalName {
-        case "connection", "content-length", "transfer-encoding", "keep-alive": true
+        let name = name.canonicalName
+        // Most names have another length than these.
+        return switch name.utf8.count {
+        case 10: name == "connection" || name == "keep-alive"
+        case 14: name == "content-length"
+        case 17: name == "transfer-encoding"
         default: false
         }
     }

@@ -30,47 +30,49 @@ final class HTTPConnection: ChannelDuplexHandler {
 
     let loop: LoopConnections
     private let responder: any Responder
-    var context: ChannelHandlerContext?
-    var phase = Phase.head
-    var incoming = Incoming.none
-    var received: Int64 = 0
-    var bodyDemand: ((Exchange.BodyPart) -> Void)?
-    var awaitsContinue = false
+    // Used on its event loop only; what is marked is read or replaced whole, and never held while other code runs: no
+    // run-time exclusivity checks.
+    @exclusivity(unchecked) var context: ChannelHandlerContext?
+    @exclusivity(unchecked) var phase = Phase.head
+    @exclusivity(unchecked) var incoming = Incoming.none
+    @exclusivity(unchecked) var received: Int64 = 0
+    @exclusivity(unchecked) var bodyDemand: ((Exchange.BodyPart) -> Void)?
+    @exclusivity(unchecked) var awaitsContinue = false
     private var parser: RequestParser
-    var input: ByteBuffer?
-    var keepAlive = true
-    var inputEnded = false
-    var isProcessing = false
-    var wantsFlush = false
-    var flushIsScheduled = false
-    var readIsPending = false
+    @exclusivity(unchecked) var input: ByteBuffer?
+    @exclusivity(unchecked) var keepAlive = true
+    @exclusivity(unchecked) var inputEnded = false
+    @exclusivity(unchecked) var isProcessing = false
+    @exclusivity(unchecked) var wantsFlush = false
+    @exclusivity(unchecked) var flushIsScheduled = false
+    @exclusivity(unchecked) var readIsPending = false
     var writableCallbacks: [() -> Void] = []
     var smallWrites = SmallWrites()
     /// Since when the client has not taken what is sent to it; moved on as the time is accounted for.
-    var stalledSince: NIODeadline?
+    @exclusivity(unchecked) var stalledSince: NIODeadline?
     /// For more of the request's body.
     var bodyPatience: Patience
     var demandedAt = NIODeadline.uptimeNanoseconds(0)
     /// For a client that does not read.
     var readPatience: Patience
     /// Bytes handed to the channel, and how many of them had gone out when that was last looked at.
-    var writtenBytes = 0
-    var drainedBytes = 0
-    var deadline: NIODeadline
-    var headBegan: NIODeadline?
+    @exclusivity(unchecked) var writtenBytes = 0
+    @exclusivity(unchecked) var drainedBytes = 0
+    @exclusivity(unchecked) var deadline: NIODeadline
+    @exclusivity(unchecked) var headBegan: NIODeadline?
     /// When the wait for the next request ends.
     ///
     /// It begins with the connection, and anew with each answer. Nothing that comes between requests moves it.
-    var idleUntil: NIODeadline
+    @exclusivity(unchecked) var idleUntil: NIODeadline
     /// Whether an answer has gone out since ``idleUntil`` was set.
-    var hasAnswered = false
+    @exclusivity(unchecked) var hasAnswered = false
     /// The connection cannot go on after this response.
-    var mustClose = false
+    @exclusivity(unchecked) var mustClose = false
     /// Whether the end of the connection is what tells the client that the response is complete, and some of that is not
     /// out yet.
-    var isCloseDelimited = false
+    @exclusivity(unchecked) var isCloseDelimited = false
     /// When the connection is closed though the client still sends, once the last answer has gone out.
-    var lingersUntil: NIODeadline?
+    @exclusivity(unchecked) var lingersUntil: NIODeadline?
 
     init(loop: LoopConnections, responder: any Responder) {
         self.loop = loop

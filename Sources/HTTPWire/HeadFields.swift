@@ -175,9 +175,13 @@ public import NIOCore
         bytes.withUnsafeReadableBytes { all in
             for span in spans {
                 let start = Int(span.nameStart)
-                let text = String(decoding: all.part(start, start + Int(span.nameLength)), as: UTF8.self)
-                guard let name = HTTPField.Name(text) else { continue }
-                fields.append(HTTPField(name: name, value: value(span, all)))
+                guard let name = fieldName(all.part(start, start + Int(span.nameLength))) else { continue }
+                let value = value(span, all)
+                // The same, but much quicker where it is plain text, as nearly always.
+                fields.append(
+                    value.allSatisfy { $0 < 128 }
+                        ? HTTPField(name: name, value: String(decoding: value, as: UTF8.self))
+                        : HTTPField(name: name, value: value))
             }
         }
         return fields
@@ -188,3 +192,35 @@ public import NIOCore
         return all.part(start, start + Int(span.valueLength))
     }
 }
+
+/// The name that these bytes are, as they are spelled; `nil` if they are none.
+private func fieldName(_ bytes: UnsafeRawBufferPointer) -> HTTPField.Name? {
+    if bytes.count < usualNames.count {
+        for (text, name) in usualNames[bytes.count] where isSame(bytes, text) { return name }
+    }
+    return HTTPField.Name(String(decoding: bytes, as: UTF8.self))
+}
+
+/// Whether bytes are a text of as many.
+@inline(__always)
+private func isSame(_ bytes: UnsafeRawBufferPointer, _ text: StaticString) -> Bool {
+    let other = text.utf8Start
+    for index in bytes.indices where bytes[index] != other[index] { return false }
+    return true
+}
+
+/// Names as nearly all servers and clients spell them, made once; by their lengths.
+private let usualNames: [[(text: StaticString, name: HTTPField.Name)]] = {
+    let texts: [StaticString] = [
+        "Accept", "Accept-Encoding", "Accept-Language", "Accept-Ranges", "Access-Control-Allow-Origin", "Age",
+        "Cache-Control", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Date", "ETag", "Expires",
+        "Host", "If-Modified-Since", "If-None-Match", "Last-Modified", "Location", "Referer", "Server",
+        "Strict-Transport-Security", "Transfer-Encoding", "User-Agent", "Vary", "Via",
+    ]
+    let longest = texts.map(\.utf8CodeUnitCount).max() ?? 0
+    var names = [[(text: StaticString, name: HTTPField.Name)]](repeating: [], count: longest + 1)
+    for text in texts {
+        if let name = HTTPField.Name("\(text)") { names[text.utf8CodeUnitCount].append((text, name)) }
+    }
+    return names
+}()

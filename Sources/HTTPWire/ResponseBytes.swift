@@ -29,10 +29,23 @@ extension ByteBuffer {
 
     /// Writes one field with its line end.
     package mutating func writeField(_ field: HTTPField) {
-        writeString(field.name.rawName)
-        writeStaticString(": ")
-        field.withUnsafeBytesOfValue { _ = writeBytes($0) }
-        writeStaticString("\r\n")
+        var name = field.name.rawName
+        name.withUTF8 { name in
+            field.withUnsafeBytesOfValue { value in
+                let size = name.count + value.count + 4
+                // One write: each has some hundred instructions of its own.
+                _ = writeWithUnsafeMutableBytes(minimumWritableBytes: size) { room in
+                    room.copyMemory(from: UnsafeRawBufferPointer(name))
+                    room[name.count] = UInt8(ascii: ":")
+                    room[name.count + 1] = UInt8(ascii: " ")
+                    UnsafeMutableRawBufferPointer(rebasing: room[(name.count + 2)...])
+                        .copyMemory(from: UnsafeRawBufferPointer(value))
+                    room[size - 2] = 13
+                    room[size - 1] = 10
+                    return size
+                }
+            }
+        }
     }
 
     /// Writes a field whose value is a number; the name comes with its colon and blank.

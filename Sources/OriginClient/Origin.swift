@@ -11,6 +11,10 @@ package struct Origin: Hashable, Sendable {
     package let port: Int
     /// What goes before every path; empty, or a path without a slash at its end.
     package let basePath: String
+    /// The `Host` that the origin expects.
+    package let authority: String
+    /// Scheme and authority: what tells it from other origins.
+    package let name: String
 
     /// Reads a base URL: `http` or `https`, without user, query and fragment.
     package init?(_ url: String) {
@@ -23,6 +27,9 @@ package struct Origin: Hashable, Sendable {
         guard let (host, port) = Self.split(authority) else { return nil }
         self.host = host.lowercased()
         self.port = port ?? (isSecure ? 443 : 80)
+        let name = self.host.contains(":") ? "[\(self.host)]" : self.host
+        self.authority = self.port == (isSecure ? 443 : 80) ? name : "\(name):\(self.port)"
+        self.name = (isSecure ? "https://" : "http://") + self.authority
         var path = parts.path
         while path.hasSuffix("/") { path.removeLast() }
         guard path.isEmpty || path.hasPrefix("/"), Self.isPlain(path) else { return nil }
@@ -61,14 +68,17 @@ package struct Origin: Hashable, Sendable {
         return host.isEmpty ? nil : (String(host), port)
     }
 
-    /// The `Host` that the origin expects.
-    package var authority: String {
-        let name = host.contains(":") ? "[\(host)]" : host
-        return port == (isSecure ? 443 : 80) ? name : "\(name):\(port)"
+    // The texts follow from the rest.
+    package static func == (a: Origin, b: Origin) -> Bool {
+        a.isSecure == b.isSecure && a.port == b.port && a.host == b.host && a.basePath == b.basePath
     }
 
-    /// Scheme and authority: what tells it from other origins.
-    package var name: String { "\(scheme)://\(authority)" }
+    package func hash(into hasher: inout Hasher) {
+        hasher.combine(isSecure)
+        hasher.combine(host)
+        hasher.combine(port)
+        hasher.combine(basePath)
+    }
 
     /// `http` or `https`.
     package var scheme: String { isSecure ? "https" : "http" }

@@ -13,9 +13,9 @@ package final class UpstreamCall {
     var usedKeptConnection = false
     var wasRepeated = false
     let madeAt = NIODeadline.now()
-    private(set) var isOver = false
+    @exclusivity(unchecked) private(set) var isOver = false
     private(set) var requestIsComplete: Bool
-    private(set) var isPaused = false
+    @exclusivity(unchecked) private(set) var isPaused = false
     /// Whether it waits for its own client to send more of the request's body.
     package var waitsForUpload = false { didSet { tellWaiting() } }
     /// Whether it waits for its own client to read more of the response.
@@ -31,7 +31,7 @@ package final class UpstreamCall {
         didSet { if mayBeUnwanted != oldValue, !isOver { connection?.callMayBeUnwanted(mayBeUnwanted) } }
     }
     /// Bytes that have come from the client or gone to it.
-    private(set) var movedBytes = 0
+    @exclusivity(unchecked) private(set) var movedBytes = 0
 
     init(_ request: UpstreamRequest, receiver: any UpstreamReceiver) {
         self.request = request

@@ -96,10 +96,6 @@ final class EngineWorld {
     private var pending: [() -> Void] = []
     private var stored: [TileKey: (metadata: TileMetadata, data: Data)] = [:]
     private var diskIsFull = false
-    /// Whether it ever was: what cannot be written cannot make the one before it stale either.
-    private var diskWasFull = false
-    /// The `Date` of the latest answer that is stored, or being stored, and that a client saw to its end.
-    private var seen: [TileKey: Timestamp] = [:]
     /// What must never be.
     private(set) var violations: [String] = []
 
@@ -157,9 +153,7 @@ final class EngineWorld {
             let there = clients.filter { $0.isPatient && !$0.isDone }
             if !there.isEmpty { take(.patienceOver, there[index % there.count]) }
         case .wait(let seconds): time.now.withLock { $0 += Int64(seconds) }
-        case .disk(let isFull):
-            diskIsFull = isFull
-            diskWasFull = diskWasFull || isFull
+        case .disk(let isFull): diskIsFull = isFull
         }
     }
 
@@ -422,7 +416,6 @@ final class EngineWorld {
             return
         }
         if question.answer == .noStore { violations.append("what must not be stored is stored") }
-        if question.hasOwner, let date = intent.metadata.date { seen[key] = max(seen[key] ?? date, date) }
         let data = Data("whole".utf8)
         let body = HeldBody(data, 0, budget)
         pending.append { [weak self] in
@@ -446,7 +439,7 @@ final class EngineWorld {
             }
             next(StoreJob.Outcome(isStored: !diskIsFull))
         case .remove(let keys):
-            for key in keys { (stored[key], seen[key]) = (nil, nil) }
+            for key in keys { stored[key] = nil }
             next(StoreJob.Outcome())
         }
     }

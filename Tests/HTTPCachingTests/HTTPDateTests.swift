@@ -126,6 +126,38 @@ struct HTTPDateTests {
         }
     }
 
+    /// A second blank takes a text off the quick way, and changes nothing of what it means.
+    @Test func aFixdateMeansTheSameByTheQuickWay() {
+        var random = SplitMix64(seed: 2)
+        let spare = Array(" ,:;-/0129afgmnosuGMTZ\u{e9}".utf8)
+        for round in 0..<20_000 {
+            let seconds = Int64(bitPattern: random.next()) % 60_000_000_000
+            var text = Array(HTTPDate(seconds: seconds).description.utf8)
+            // All dates that are whole, then some with a byte or two of something else.
+            for _ in 0..<(round < 5_000 ? 0 : 1 + random.below(2)) {
+                text[Int(random.below(29))] = spare[Int(random.below(spare.count))]
+            }
+            let date = String(decoding: text, as: UTF8.self)
+            let slow = HTTPDate(parsing: date + " ", now: noon)
+            #expect(HTTPDate(parsing: date, now: noon) == slow, "\(date)")
+            let exactly = HTTPDate(exactly: date, now: noon)
+            #expect(exactly == HTTPDate(exactly: " " + date, now: noon), "\(date)")
+        }
+    }
+
+    @Test(arguments: 1...12)
+    func aMonthHasTheDaysThatItHas(month: Int) {
+        let names = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+        for year in [1600, 1900, 1999, 2000, 2023, 2024, 2100, 9999] {
+            let isLeap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
+            let days = [31, isLeap ? 29 : 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][month - 1]
+            for day in 0...39 {
+                let text = "Sun, \(day < 10 ? "0" : "")\(day) \(names[month - 1]) \(year) 00:00:00 GMT"
+                #expect((HTTPDate(parsing: text, now: noon) != nil) == (1...days).contains(day), "\(text)")
+            }
+        }
+    }
+
     @Test func arithmeticStopsAtTheEnds() {
         let last = HTTPDate(seconds: .max)
         let first = HTTPDate(seconds: .min)

@@ -1,6 +1,7 @@
 import HTTPCaching
 import HTTPTypes
 import Testing
+import TileStoreTesting
 
 @Suite(.timeLimit(.minutes(60)))
 struct StorabilityTests {
@@ -202,5 +203,22 @@ struct StorabilityTests {
     @Test func forwardingLeavesOutTheConnectionsFieldsOnly() {
         let given = fields("Connection: x", "X: 1", "Age: 5", "Authorization: a", "Proxy-Authorization: b")
         #expect(given.withoutConnectionFields == fields("Age: 5", "Authorization: a"))
+    }
+
+    @Test func whatIsForwardedKeepsItsOrderAndItsRepetitionsWhereverSomethingIsLeftOut() {
+        let names = [
+            "TE", "Trailer", "Upgrade", "Keep-Alive", "Proxy-Connection", "Transfer-Encoding", "Proxy-Authenticate",
+            "Proxy-Authorization", "Proxy-Authentication-Info", "X-Named", "Via", "ETag", "Vary", "Age", "Location",
+            "Content-Language", "Accept-Ranges", "X-Of-17-Letters-X", "Last-Modified",
+        ]
+        let left = Set(names.prefix(10).map { $0.lowercased() } + ["connection"])
+        var random = SplitMix64(seed: 3)
+        for _ in 0..<500 {
+            let lines =
+                ["Connection: x-named"] + (0..<random.below(9)).map { "\(names[random.below(names.count)]): \($0)" }
+            let given = fields(lines.shuffled(using: &random))
+            let expected = given.filter { !left.contains($0.name.canonicalName) }
+            #expect(Array(given.withoutConnectionFields) == Array(expected))
+        }
     }
 }

@@ -11,6 +11,7 @@ struct KeyTests {
             "base:style.json", "base:a/b//c.pbf", "base:x?00112233445566778899aabbccddeeff",
             "base:x#00112233445566778899aabbccddeeff",
             "base:x?00112233445566778899aabbccddeeff#ffeeddccbbaa99887766554433221100", "a:/lead", "a:x@2x:y",
+            "a:...", "a:/...", "a:.x/y.", "a:x/..y/z..", "a:x/.../y", "a://x//",
         ])
     func roundTrip(text: String) throws {
         let key = try TileKey(text)
@@ -25,7 +26,8 @@ struct KeyTests {
             "osm/+1/0/0", "osm/01/0/0", "osm/1/00/0", "osm/1/0/0@1x", "osm/1/0/0@9x", "osm/1/0/0@02x", "osm/1/0/0@2",
             "osm/1/0/0.", "osm/1/0/0.PNG", "osm/1/0/0.abcdefghijklm", "osm/1/0/0.p/g", "osm/1/0/0 ", " osm/1/0/0",
             "os m/1/0/0", "ö/1/0/0", "../1/0/0", "./1/0/0", "..:x", "a:", "a:b c", "a:b\"c", "a:b\\c", "a:b\u{7F}",
-            "a:ü", "a:../x", "a:x/..", "a:x/../y", "a:./x", "a:x?", "a:x#", "a:x?123",
+            "a:ü", "a:../x", "a:x/..", "a:x/../y", "a:./x", "a:.", "a:..", "a:x/.", "a:x/./y", "a:/../", "a://.",
+            "a:x?", "a:x#", "a:x?123",
             "a:x?00112233445566778899AABBCCDDEEFF",
             "a:x#00112233445566778899aabbccddeeff?00112233445566778899aabbccddeeff",
             "a:?00112233445566778899aabbccddeeff", "osm/1/99999999999999999999/0", "osm/1/4294967296/0", "a\0b/1/0/0",

@@ -94,7 +94,7 @@ public struct ResourceAddress: Hashable, Sendable {
             throw StoreError(
                 .invalidKey, "path \(quoted(path)) must be 1 to 1024 printable ASCII characters without ? # \" \\")
         }
-        guard !path.split(separator: "/").contains(where: { $0 == ".." || $0 == "." }) else {
+        guard !hasDotSegment(path) else {
             throw StoreError(.invalidKey, "path \(quoted(path)) must not have . or .. segments")
         }
         self.path = path
@@ -120,6 +120,21 @@ private func hexadecimal(_ value: UInt64) -> String {
 @inline(__always) func isSourceByte(_ b: UInt8) -> Bool {
     (b >= 0x61 && b <= 0x7A) || (b >= 0x41 && b <= 0x5A) || (b >= 0x30 && b <= 0x39) || b == 0x2E || b == 0x5F
         || b == 0x2D
+}
+
+/// Whether a segment of an ASCII path is `.` or `..`.
+private func hasDotSegment(_ path: String) -> Bool {
+    var (dots, others) = (0, 0)
+    for byte in path.utf8 {
+        switch byte {
+        case UInt8(ascii: "/"):
+            if others == 0, dots == 1 || dots == 2 { return true }
+            (dots, others) = (0, 0)
+        case UInt8(ascii: "."): dots += 1
+        default: others += 1
+        }
+    }
+    return others == 0 && (dots == 1 || dots == 2)
 }
 
 @inline(__always) func isPathByte(_ b: UInt8) -> Bool {

@@ -10,10 +10,10 @@ import Darwin
 ///
 /// Over `pthread_mutex` (an unfair lock on Apple platforms) rather than `Synchronization.Mutex`, which needs newer systems
 /// and confuses the thread sanitizer on Linux.
-package final class Locked<State>: @unchecked Sendable {
+@usableFromInline package final class Locked<State>: @unchecked Sendable {
     // `state` is touched only while `lock` is held.
     private let lock: UnsafeMutablePointer<RawLock>
-    @exclusivity(unchecked) private var state: State
+    @exclusivity(unchecked) @usableFromInline var state: State
 
     package init(_ state: consuming sending State) {
         self.state = state
@@ -26,12 +26,17 @@ package final class Locked<State>: @unchecked Sendable {
         lock.deallocate()
     }
 
-    @inline(__always)
+    // Inlinable: where it is not specialised, the detour over metadata costs more than the lock.
+    @inlinable @inline(__always)
     package func withLock<R, E: Error>(_ body: (inout State) throws(E) -> R) throws(E) -> R {
-        rawLockLock(lock)
-        defer { rawLockUnlock(lock) }
+        acquire()
+        defer { release() }
         return try body(&state)
     }
+
+    @usableFromInline func acquire() { rawLockLock(lock) }
+
+    @usableFromInline func release() { rawLockUnlock(lock) }
 
     /// Runs the body if nobody holds the lock; else returns `nil` at once.
     @inline(__always)
@@ -64,11 +69,11 @@ typealias RawLock = pthread_mutex_t
 #endif
 
 /// A mutex with a condition: a queue that threads wait on.
-package final class Monitor<State>: @unchecked Sendable {
+@usableFromInline package final class Monitor<State>: @unchecked Sendable {
     // `state` is touched only while `mutex` is held.
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>
     private let condition: UnsafeMutablePointer<pthread_cond_t>
-    @exclusivity(unchecked) private var state: State
+    @exclusivity(unchecked) @usableFromInline var state: State
 
     package init(_ state: consuming sending State) {
         self.state = state
@@ -87,11 +92,16 @@ package final class Monitor<State>: @unchecked Sendable {
         mutex.deallocate()
     }
 
+    @inlinable
     package func withLock<R, E: Error>(_ body: (inout State) throws(E) -> R) throws(E) -> R {
-        pthread_mutex_lock(mutex)
-        defer { pthread_mutex_unlock(mutex) }
+        acquire()
+        defer { release() }
         return try body(&state)
     }
+
+    @usableFromInline func acquire() { pthread_mutex_lock(mutex) }
+
+    @usableFromInline func release() { pthread_mutex_unlock(mutex) }
 
     /// Waits until the body returns a value; it is called again after each ``wakeAll()``.
     package func wait<R>(until body: (inout State) -> R?) -> R {
