@@ -93,7 +93,7 @@ extension StoredBody {
 
 extension Candidate {
     /// A stored tile with all of its bytes.
-    package init(_ tile: StoredTile) {
+    package convenience init(_ tile: StoredTile) {
         let body = tile.data.map { StoredBody.memory($0) } ?? .none
         self.init(key: tile.entry.key, OpenedTile(entry: tile.entry, body: body), nil)
     }
