@@ -19,6 +19,8 @@ package enum TileJob: Sendable {
     package struct Outcome: Sendable {
         /// What another has stored meanwhile, which counts in place of what was confirmed.
         package var current: StoredTile?
+        /// A large body that was put, as a file to be read in pieces: who reads it slowly need not hold it in memory.
+        package var file: OpenedTile?
         /// Why the tile is not stored; then it is held in memory, unless it must not be kept.
         package var failure: (any Error)?
         /// Whether the store has nothing of it, because it must not be kept.
@@ -40,12 +42,19 @@ package enum TileJob: Sendable {
     private func write(_ key: TileKey, _ store: TileStore) throws -> Outcome {
         switch self {
         case .put(let body, let metadata):
-            guard try store.put(body, for: key, metadata: metadata) != .largerThanCapacity else {
+            switch try store.put(body, for: key, metadata: metadata) {
+            case .largerThanCapacity:
                 throw StoreError(
                     .invalidValue,
                     "\(key) has \(body?.count ?? 0) bytes, more than the cache's whole capacity; raise it")
+            case .stored(let blob, _):
+                // If the file cannot be opened, what is in memory serves as well.
+                guard let body, body.count > Candidate.wholeUpTo,
+                    let opened = try? store.open(key, wholeUpTo: Candidate.wholeUpTo), opened.entry.blob == blob
+                else { return Outcome() }
+                return Outcome(file: opened)
+            case .olderThanStored: return Outcome()
             }
-            return Outcome()
         case .update(let candidate, let record, let isHeld):
             guard record.isStorable else {
                 // It still holds, but is not to be kept any longer. A region's tile stays as it is: it was stored when that

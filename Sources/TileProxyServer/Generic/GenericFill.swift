@@ -211,13 +211,9 @@ final class GenericFill: @unchecked Sendable {
         call = proxy.pool(for: route.origin).call(upstream, receiver: self)
     }
 
-    /// When the origin was asked, to the nearest second before now.
-    ///
-    /// The clock shows whole seconds: an answer that took milliseconds must not look a second old because the clock
-    /// ticked meanwhile.
+    /// When the origin was asked.
     private var requestedAt: HTTPDate {
-        let elapsed = NIODeadline.now() - askedAt
-        return proxy.time.now.adding(seconds: -((elapsed.nanoseconds + 500_000_000) / 1_000_000_000))
+        proxy.time.ago(nanoseconds: UInt64(clamping: (NIODeadline.now() - askedAt).nanoseconds))
     }
 
     // MARK: The store

@@ -40,6 +40,8 @@ final class TileAsking: @unchecked Sendable {
     /// What is stored by now.
     private var found: Candidate?
     private var isStored = true
+    /// A large body, once it is stored.
+    private var file: StoredBody?
     /// Why the last request had no answer.
     private var error: TransportError?
     private var events: [TileFill.Event] = []
@@ -270,6 +272,7 @@ final class TileAsking: @unchecked Sendable {
     private func carriedOut(_ outcome: TileJob.Outcome) {
         // Somebody stored another tile since: that one counts.
         found = outcome.current.map { Candidate($0) }
+        file = outcome.file?.body
         if outcome.isGone { isStored = false }
         if let failure = outcome.failure {
             isStored = false
@@ -298,7 +301,7 @@ final class TileAsking: @unchecked Sendable {
         switch end {
         case .found: return found.map { .tile(TileNews($0, .found, isStored: true)) } ?? .again
         case .brought(let record, let isAbsence, let keeping):
-            let body = isAbsence ? StoredBody.none : .memory(answer.body)
+            let body = isAbsence ? StoredBody.none : file ?? .memory(answer.body)
             let candidate = Candidate(key: key, record.intent.metadata, body, nil)
             return .tile(TileNews(candidate, .origin, isStored: isStored && keeping == .kept))
         case .confirmed(let record):
