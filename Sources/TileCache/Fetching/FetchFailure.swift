@@ -31,12 +31,15 @@ extension FetchFailure {
             error: known ?? TileCacheError(.noAnswer, "\(key): there is no answer", key: key),
             failure: setback.failure, mayPass: failure.mayPass, retryAfter: setback.retryAfter)
         switch failure {
-        case .waiting(let until, _):
+        case .waiting(let until, let why):
             let left = Duration.nanoseconds(Int64(clamping: until > now ? until - now : 0))
+            // An answer of 200 that was of no use is no status to be told.
+            let status: Int? = if case .status(let status) = why, status >= 400 { status } else { nil }
+            let words = status.map { " with status \($0)" } ?? ""
             error = TileCacheError(
                 .waiting,
-                "\(key): it or its host failed lately; it is asked again in \(left.components.seconds + 1) s",
-                key: key, retryAfter: left)
+                "\(key): it or its host failed lately\(words); it is asked again in \(left.components.seconds + 1) s",
+                key: key, status: status, retryAfter: left)
         case .status(let status, let host, let retryAfter):
             let advice =
                 switch status {

@@ -57,7 +57,7 @@ public struct TileCacheError: Error, Sendable, CustomStringConvertible {
     public var message: String
     /// The tile, where there is one.
     public var key: TileKey?
-    /// The status that the server answered with, for ``Code/badStatus``.
+    /// The status that the server answered with, for ``Code/badStatus``; for ``Code/waiting`` the last one, if it answered.
     public var status: Int?
     /// How long to wait before asking again makes sense, where that is known.
     public var retryAfter: Duration?

@@ -35,17 +35,18 @@ final class OriginTransport: TileOrigins {
     /// - Parameters:
     ///   - group: The loops to run on.
     ///   - connectionsPerHost: From each loop.
+    ///   - idle: How long a connection is kept after a request.
     ///   - tls: For `https`; prepared before such a host is asked.
     ///   - permitsPeer: Which addresses a redirect may lead to.
     init(
-        group: MultiThreadedEventLoopGroup, connectionsPerHost: Int, tls: OriginTLS?,
+        group: MultiThreadedEventLoopGroup, connectionsPerHost: Int, idle: TimeAmount = .seconds(30), tls: OriginTLS?,
         permitsPeer: @escaping @Sendable (SocketAddress) -> Bool = \.isPublic
     ) {
         self.group = group
         var limits = UpstreamLimits()
         limits.connect = .seconds(10)
         limits.connections = connectionsPerHost
-        limits.idle = .seconds(30)
+        limits.idle = idle
         limits.headBytes = 64 << 10
         // The request's own time covers all of it.
         (limits.head, limits.bodyStall) = (.hours(24), .hours(24))

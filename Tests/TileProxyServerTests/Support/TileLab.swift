@@ -41,7 +41,8 @@ final class TileLab: Sendable {
             timeouts.withLock { $0.append(request.timeout) }
             let finish = NIOLoopBound(finish, eventLoop: loop)
             let answer = self.answer.withLock { $0 }
-            let task = Task {
+            // Not on Swift's own pool, where hundreds of tests may stand in line.
+            let task = Task(executorPreference: OwnThreads.waiting) {
                 let result: Result<TransportResponse, TransportError>
                 do {
                     let answer = try await answer(request.head)
@@ -129,7 +130,7 @@ final class TileLab: Sendable {
             TransportRequest(
                 head: HTTPRequest(
                     method: method, scheme: "http", authority: "127.0.0.1:\(server.port)", path: path,
-                    headerFields: fields), timeout: .seconds(300)))
+                    headerFields: fields), timeout: .seconds(3600)))
     }
 
     /// Changes the sources as a reload does.

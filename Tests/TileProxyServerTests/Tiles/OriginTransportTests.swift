@@ -27,7 +27,8 @@ func withTransport(
     let group = MultiThreadedEventLoopGroup(numberOfThreads: loops)
     let tls = OriginTLS(certificateAuthorities: authorities)
     try tls.prepare()
-    let transport = OriginTransport(group: group, connectionsPerHost: 4, tls: tls, permitsPeer: permitsPeer)
+    let transport = OriginTransport(
+        group: group, connectionsPerHost: 4, idle: .hours(1), tls: tls, permitsPeer: permitsPeer)
     let result: Result<Void, any Error>
     do { result = .success(try await body(transport)) } catch { result = .failure(error) }
     await transport.shutdown()
