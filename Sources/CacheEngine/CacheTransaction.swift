@@ -5,8 +5,8 @@ package import TileStore
 /// One client's request on its way through the cache: decides, and does nothing itself.
 ///
 /// It is told what happens, one ``Event`` after another, and says what is to be done, as ``Action``s in order. It answers
-/// its client exactly once: by ``Action/answer(_:_:age:_:_:)``, ``Action/relay(_:length:_:)`` or ``Action/refuse(_:_:)``;
-/// after a relayed head only ``Action/abort`` may follow. ``Action/done`` is its last. After the client is gone it answers
+/// its client exactly once: by ``Action/answer(_:_:age:_:_:)``, ``Action/give(_:_:_:)``, ``Action/relay(_:length:_:)`` or
+/// ``Action/refuse(_:_:)``; after a relayed head only ``Action/abort`` may follow. ``Action/done`` is its last. After the client is gone it answers
 /// nothing.
 ///
 /// A value without a socket, a store or a clock; used by one thread at a time.
@@ -53,6 +53,8 @@ package struct CacheTransaction: Sendable {
         case leaveFill
         /// Answer from what is stored.
         case answer(Candidate, StoredResponse, age: Int, CacheStatus, ServedFrom)
+        /// Answer with what a fill of the fixed use has brought.
+        case give(Candidate, CacheStatus, ServedFrom)
         /// Make the answer that was just given ready for the next time.
         case makeReady(Candidate)
         /// Have what was just served stale refreshed, if nobody is at it.
@@ -310,11 +312,12 @@ package struct CacheTransaction: Sendable {
 
     // MARK: A fill of the fixed use
 
-    /// Answers with what the fill brought, as it is: it came after this request.
+    /// Answers with what the fill brought, as it is: it came after this request, or shortly before it, while it was being
+    /// checked and stored.
     private mutating func take(_ news: TileNews, _ forwarding: Forwarding, _ now: HTTPDate) -> [Action] {
-        let stored = news.candidate.response
+        let metadata = news.candidate.entry.metadata
         var status = CacheStatus(cache: use.name)
-        status.timeToLive = stored.freshness.expires.seconds(since: now)
+        status.timeToLive = HTTPDate(metadata.expires).seconds(since: now)
         status.hit = news.source == .found && !hasWaited
         if !status.hit { status.forward = forwarding.cause }
         status.collapsed = hasWaited
@@ -326,9 +329,9 @@ package struct CacheTransaction: Sendable {
             status.forwardStatus = 304
             from = .revalidated
         case .origin:
-            if forwarding.candidate != nil { status.forwardStatus = stored.status.code }
+            if forwarding.candidate != nil { status.forwardStatus = metadata.response.status }
         }
-        return end([.answer(news.candidate, stored, age: stored.freshness.age(at: now), status, from)])
+        return end([.give(news.candidate, status, from)])
     }
 
     private mutating func failed(
@@ -379,10 +382,16 @@ package struct CacheTransaction: Sendable {
 
     /// There is no answer: from what is stored, where that is allowed, else an error.
     private mutating func failed(_ trouble: OriginTrouble, _ forwarding: Forwarding, _ now: HTTPDate) -> [Action] {
-        if let candidate = forwarding.candidate,
-            use.mayServe(candidate.response, after: .unreachable, asking: request.asking, at: now)
-        {
-            return useStale(candidate, nil, forwarding, now)
+        if let candidate = forwarding.candidate {
+            // An origin that asked to be left alone cannot answer: an error of RFC 5861 §4, and no silence.
+            if case .leftAlone(let failure) = trouble {
+                let standing: OriginFailure = failure == .unreachable ? .unreachable : .status(503)
+                if use.mayServe(candidate.response, after: standing, asking: request.asking, at: now) {
+                    return useStale(candidate, whileLeftAlone: failure, now)
+                }
+            } else if use.mayServe(candidate.response, after: .unreachable, asking: request.asking, at: now) {
+                return useStale(candidate, nil, forwarding, now)
+            }
         }
         let mustRevalidate = forwarding.candidate?.response.freshness.mustRevalidate ?? false
         var status = CacheStatus(cache: use.name)

@@ -88,6 +88,8 @@ package struct Fill: Sendable {
         indirect case settle([TileKey], StoreJob)
         /// Where the body goes.
         case route(Route)
+        /// Let nobody join any more: the answer is for those who have asked by now.
+        case admitNobody
         /// Tell the owner; nothing where it has left.
         case tellOwner(FillNews)
         /// Send followers away, and let nobody join any more.
@@ -135,6 +137,8 @@ package struct Fill: Sendable {
     private var state = State.idle
     private var hasOwner: Bool
     private var hasHead = false
+    /// Everybody left while the store was being changed; what is then collected is wanted by nobody.
+    private var isDeserted = false
     /// Others wait for what becomes of this question to an origin that has failed.
     private var probe: UInt64?
 
@@ -195,6 +199,9 @@ package struct Fill: Sendable {
         case (.ownerLeft(let others), _): return ownerLeft(others: others)
         case (.deserted, .looking), (.deserted, .asked): return end(.again, [.cancelOrigin])
         case (.deserted, .collecting): return [.startForgetting]
+        case (.deserted, .settling):
+            isDeserted = true
+            return []
         case (.forgotten, .collecting): return end(.again, [.cancelOrigin])
         default: return []
         }
@@ -297,7 +304,9 @@ package struct Fill: Sendable {
         actions.append(.tellOwner(.head(response, length: length, status)))
         if let intent {
             state = .collecting(intent)
-            return actions + [.route(.collect(limit: use.storedBodyBytes))]
+            if use.sharesOutcomes, !intent.isReusable(at: now) { actions.append(.admitNobody) }
+            let forgetting: [Action] = isDeserted ? [.startForgetting] : []
+            return actions + [.route(.collect(limit: use.storedBodyBytes))] + forgetting
         }
         guard hasOwner else { return end(.alone, actions + [.cancelOrigin]) }
         state = .relaying
@@ -330,7 +339,8 @@ package struct Fill: Sendable {
         case .leave: return confirmed(candidate, stored, isStored: false, held: nil, now)
         }
         state = .updating(candidate, stored, job)
-        return [.update(job)]
+        let isOnce = use.sharesOutcomes && !stored.isReusable(at: now)
+        return (isOnce ? [.admitNobody] : []) + [.update(job)]
     }
 
     private mutating func updated(
@@ -418,7 +428,10 @@ package struct Fill: Sendable {
         switch state {
         // What is being stored, or taken back, is worth having all the same; but an origin may take its time for ever.
         case .collecting: return others ? [] : [.startForgetting]
-        case .storing, .updating, .settling: return []
+        case .storing, .updating: return []
+        case .settling:
+            isDeserted = !others
+            return []
         case .looking, .asked:
             // Others wait for it; or it may have changed something, and what is stored has to go by its answer.
             return others || !Invalidation.isSafe(request.method) ? [] : end(.again, [.cancelOrigin])

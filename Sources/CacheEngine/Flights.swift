@@ -124,6 +124,8 @@ package final class Flights<Key: Hashable & Sendable, News: Sendable>: Sendable 
                 return .leads(start(key, isOpen: false, &state))
             }
             guard let flight = state.flights[key], flight.isOpen else {
+                // One that was shut has followers still, who must not be forgotten.
+                if let flight = state.flights[key], !flight.followers.isEmpty { return .leads(nil) }
                 return .leads(start(key, isOpen: true, &state))
             }
             state.next += 1
@@ -162,19 +164,23 @@ package final class Flights<Key: Hashable & Sendable, News: Sendable>: Sendable 
     ) -> Place? {
         let entered = state.withLock { state -> (Place, FetchTicket)? in
             guard !state.isClosed else { return nil }
-            let leads =
-                state.flights[key]?.isOpen == true ? nil : start(key, isOpen: true, &state, priority)
-            // Nothing of the flight is held meanwhile: a thousand followers are not copied for each one more.
-            guard let (number, urgency) = state.flights[key].map({ ($0.number, $0.urgency) }) else {
-                return nil
+            state.next += 1
+            let number = state.next
+            // Changed where it is: a thousand followers are not copied for each one more.
+            if let index = state.flights.index(forKey: key), state.flights.values[index].isOpen {
+                state.flights.values[index].followers[number] = hear
+                let (flight, urgency) = (state.flights.values[index].number, state.flights.values[index].urgency)
+                // In one step with entering: who sees that somebody follows sees what that one allows.
+                if let terms { urgency.add(terms) }
+                return (Place(seat: Seat(key: key, flight: flight, number: number), leads: nil), urgency)
             }
             state.next += 1
-            state.flights[key]?.followers[state.next] = hear
-            // In one step with entering: who sees that somebody follows sees what that one allows.
+            let urgency = FetchTicket(priority)
             if let terms { urgency.add(terms) }
-            return (
-                Place(seat: Seat(key: key, flight: number, number: state.next), leads: leads), urgency
-            )
+            let flight = Flight(number: state.next, urgency: urgency, followers: [number: hear], isOpen: true)
+            state.flights[key] = flight
+            let ticket = Ticket(key: key, isOpen: true, urgency: urgency, number: flight.number)
+            return (Place(seat: Seat(key: key, flight: flight.number, number: number), leads: ticket), urgency)
         }
         entered?.1.raise(to: priority)
         return entered?.0
@@ -222,14 +228,14 @@ package final class Flights<Key: Hashable & Sendable, News: Sendable>: Sendable 
     /// - Returns: Whether there are followers. If not, nobody can join any more, and `deserted` will not be called.
     package func leaderLeft(_ ticket: Ticket, deserted: @escaping @Sendable () -> Void) -> Bool {
         state.withLock { state in
-            guard let flight = state.flights[ticket.key], flight.number == ticket.number else {
+            guard let index = state.flights.index(forKey: ticket.key),
+                state.flights.values[index].number == ticket.number
+            else { return false }
+            guard state.flights.values[index].isKept || !state.flights.values[index].followers.isEmpty else {
+                state.flights.values[index].isOpen = false
                 return false
             }
-            guard flight.isKept || !flight.followers.isEmpty else {
-                state.flights[ticket.key]?.isOpen = false
-                return false
-            }
-            state.flights[ticket.key]?.deserted = deserted
+            state.flights.values[index].deserted = deserted
             return true
         }
     }
@@ -251,6 +257,14 @@ package final class Flights<Key: Hashable & Sendable, News: Sendable>: Sendable 
 
     // MARK: Landing
 
+    /// Lets nobody join by ``join(_:hear:)`` any more; the flight goes on for those who follow it.
+    package func shut(_ ticket: Ticket) {
+        state.withLock { state in
+            guard state.flights[ticket.key]?.number == ticket.number else { return }
+            state.flights[ticket.key]?.isOpen = false
+        }
+    }
+
     /// Sends the followers away, and lets nobody join any more; the flight goes on.
     package func close(_ ticket: Ticket, _ news: News) {
         tell(ticket, news) { flight in
@@ -266,13 +280,18 @@ package final class Flights<Key: Hashable & Sendable, News: Sendable>: Sendable 
 
     private func tell(_ ticket: Ticket, _ news: News, _ change: (inout Flight) -> Flight?) {
         let followers = state.withLock { state -> [UInt64: @Sendable (News) -> Void] in
-            guard var flight = state.flights[ticket.key], flight.number == ticket.number else {
-                return [:]
+            guard let index = state.flights.index(forKey: ticket.key),
+                state.flights.values[index].number == ticket.number
+            else { return [:] }
+            let followers = state.flights.values[index].followers
+            if let left = change(&state.flights.values[index]) {
+                state.flights.values[index] = left
+            } else {
+                state.flights.remove(at: index)
             }
-            let followers = flight.followers
-            state.flights[ticket.key] = change(&flight)
             return followers
         }
+        if followers.count == 1, let hear = followers.values.first { return hear(news) }
         // In the order in which they came.
         for number in followers.keys.sorted() { followers[number]?(news) }
     }

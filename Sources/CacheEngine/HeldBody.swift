@@ -56,5 +56,13 @@ package final class HeldBody: Sendable {
         budget = nil
     }
 
+    /// A body that is accounted for from now on; `nil` if the budget has no room for it.
+    package init?(_ data: Data, within budget: StagingBudget) {
+        guard budget.take(data.count) else { return nil }
+        self.data = data
+        taken = data.count
+        self.budget = budget
+    }
+
     deinit { budget?.give(taken) }
 }

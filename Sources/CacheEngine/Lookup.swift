@@ -13,20 +13,22 @@ package final class Candidate: Sendable {
     /// Its bytes: in memory, or an open file that is read as the client takes them.
     package let body: StoredBody
     /// The response that the entry was made from.
-    package let response: StoredResponse
+    package var response: StoredResponse { made ?? storedResponse(of: entry.metadata) }
+    /// The same, made once, for who looks at it more than once.
+    private let made: StoredResponse?
     /// How `Vary` chose it; `nil` if the URL has one response for all.
     package let choice: VariantChoice?
     /// What accounts for the memory of bytes that are not stored.
     package let owner: HeldBody?
 
     private init(
-        key: TileKey, entry: TileEntry, body: StoredBody, response: StoredResponse, choice: VariantChoice?,
+        key: TileKey, entry: TileEntry, body: StoredBody, response: StoredResponse?, choice: VariantChoice?,
         owner: HeldBody?
     ) {
         self.key = key
         self.entry = entry
         self.body = body
-        self.response = response
+        made = response
         self.choice = choice
         self.owner = owner
     }
@@ -144,5 +146,17 @@ extension Candidate {
             key: key, blob: nil, size: body.count, metadata: metadata, lastUsed: metadata.storedAt, recency: 0,
             isPinned: false)
         self.init(key: key, OpenedTile(entry: entry, body: body), nil, owner: owner)
+    }
+
+    /// A tile as its fill brought it.
+    ///
+    /// - Parameter blob: The name of its bytes, if that is known.
+    package convenience init(
+        tile key: TileKey, _ metadata: TileMetadata, _ body: StoredBody, _ owner: HeldBody?, blob: BlobDigest?
+    ) {
+        let entry = TileEntry(
+            key: key, blob: blob, size: body.count, metadata: metadata, lastUsed: metadata.storedAt, recency: 0,
+            isPinned: false)
+        self.init(key: key, entry: entry, body: body, response: nil, choice: nil, owner: owner)
     }
 }

@@ -1,3 +1,5 @@
+package import HTTPCaching
+
 /// Why an origin gave no answer, or no whole one, as far as it decides what a client is told.
 package enum OriginTrouble: Hashable, Sendable {
     /// There was no connection: refused, no such host, no TLS, an address that is forbidden.
@@ -19,7 +21,7 @@ package enum OriginTrouble: Hashable, Sendable {
     /// The one who asked gave up.
     case cancelled
     /// It failed lately, and is not asked for now.
-    case leftAlone
+    case leftAlone(OriginFailure)
 
     /// Whether there was no connection in the first place.
     var isConnecting: Bool {
@@ -100,6 +102,8 @@ package struct Refusal: Hashable, Sendable {
                 Refusal(status: 502, words: "The tile server answers with an error (304).")
             case .unusable(.body, _, _), .unusable(.incomplete, _, _):
                 Refusal(status: 502, words: "The tile server sent something that is no tile.")
+            case .noRoom:
+                Refusal(status: 503, words: "Too many large tiles are being sent; ask again.")
             case .unusable(.redirect, _, _), .hook, .forbidden:
                 Refusal(status: 502, words: "The tile cannot be had from the tile server.")
             }

@@ -55,8 +55,8 @@ package enum Redirect: Equatable {
 }
 
 extension Set<HTTPField.Name> {
-    /// The fields that go to another host too when a request is redirected there: nothing that a source, an app or a hook may
-    /// have put a secret into.
+    /// The fields that go to another host too when a request is redirected there: those that say what is asked for and by
+    /// which program, and nothing by which servers know their users.
     package static let harmless: Self = [
         .userAgent, .accept, .acceptEncoding, .acceptLanguage, .cacheControl, .range, .ifRange, .ifNoneMatch,
         .ifModifiedSince,

@@ -1,11 +1,5 @@
 import TileStore
 
-/// Makes a task for a piece of work, at a priority.
-package typealias TaskStarter =
-    @Sendable (_ priority: TaskPriority, _ work: @escaping @Sendable () async -> Void) -> Task<
-        Void, Never
-    >
-
 /// One piece of work for each key at a time, however many ask for it: the way of tasks into ``Flights``.
 ///
 /// All who ask follow the flight, and the work leads it. Who asks for what is under way already waits for the same outcome. A
@@ -15,12 +9,8 @@ package final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sen
     private typealias Work = Flights<Key, Result<Value, any Error>>
 
     private let flights = Work()
-    private let startTask: TaskStarter
 
-    /// - Parameter startTask: Makes the tasks that the work runs in.
-    package init(startTask: @escaping TaskStarter = { Task(priority: $0, operation: $1) }) {
-        self.startTask = startTask
-    }
+    package init() {}
 
     /// Whether nothing new is begun any more.
     package var isClosed: Bool { flights.isClosed }
@@ -66,7 +56,7 @@ package final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sen
         _ ticket: Work.Ticket, _ priority: FetchPriority,
         _ work: @escaping @Sendable (FetchTicket) async throws -> Value
     ) {
-        let task = startTask(priority == .visible ? .userInitiated : .utility) { [flights] in
+        let task = Task(priority: priority == .visible ? .userInitiated : .utility) { [flights] in
             let outcome: Result<Value, any Error>
             do { outcome = .success(try await work(ticket.urgency)) } catch { outcome = .failure(error) }
             flights.land(ticket, outcome)

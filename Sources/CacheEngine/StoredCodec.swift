@@ -158,18 +158,18 @@ extension CacheUse {
         var headers: [ResponseFields.Header] = []
         func keep(_ name: HTTPField.Name) {
             // Of several lines of Expires the first counts; those of Cache-Control are one list (RFC 9111 §4.2.1).
-            let value = name == .expires ? fields[values: name].first : fields[name]
+            let value = name == .expires ? fields[values: name].first : fields.combined(name)
             if let value = bounded(value, 1024) { headers.append(.init(name: name.rawName, value: value)) }
         }
         keep(.cacheControl)
         if let targeted = freshness.targetedField { keep(targeted) }
         // An absolute time differs from tile to tile, so it is kept only where the lifetime hangs on it.
         if freshness.source == .expires { keep(.expires) }
-        if fields[.cacheControl] == nil, let pragma = HTTPField.Name("Pragma") { keep(pragma) }
+        if !fields.contains(.cacheControl), let pragma = HTTPField.Name("Pragma") { keep(pragma) }
         return entry(
-            status, bounded(fields[.contentType], 256), bounded(ContentCodings.value(in: fields), 64), headers,
+            status, bounded(fields.combined(.contentType), 256), bounded(ContentCodings.value(in: fields), 64), headers,
             EntityTag(of: fields).flatMap { $0.text.utf8.count <= 512 ? $0.text : nil },
-            fields[.lastModified].flatMap { HTTPDate(parsing: $0, now: receipt) }, freshness, expires: expires)
+            fields.combined(.lastModified).flatMap { HTTPDate(parsing: $0, now: receipt) }, freshness, expires: expires)
     }
 
     /// - Parameter expires: When it turns stale.

@@ -22,7 +22,7 @@ package struct TileFill: Sendable {
         /// The answer to ``Action/askQuestion``: whether the tile is left alone, and how many attempts those who wait allow.
         case question(OriginHealth.Wait?, attempts: Int)
         /// The answers to ``Action/prepare``: the request as the source wants it, or nothing.
-        case prepared(HTTPRequest)
+        indirect case prepared(HTTPRequest)
         case hookFailed
         /// The answer to ``Action/orderHosts(_:)``: those to ask, the best first.
         case hosts([OriginHost])
@@ -35,13 +35,13 @@ package struct TileFill: Sendable {
         /// The answer to ``Action/askLeave(_:)``.
         case leave(OriginHealth.Leave)
         /// The answers to ``Action/send(_:redirectedFrom:share:)``: a whole one, with so many bytes, or none.
-        case answer(HTTPResponse, bytes: Int, requestedAt: HTTPDate)
+        indirect case answer(HTTPResponse, bytes: Int, requestedAt: HTTPDate)
         case noAnswer(NoAnswer)
         /// The answer to ``Action/askRest(_:)``: how long it is until the first of these hosts has rested.
         case rest(Duration)
         /// The answer to ``Action/check(_:)``: what speaks against the body.
         case checked(objection: String?)
-        /// The answer to ``Action/store(_:isAbsence:)`` and ``Action/update(_:)``: done, or it could not be.
+        /// The answer to ``Action/store(_:isAbsence:)``, ``Action/update(_:)`` and ``Action/drop``: done, or it could not be.
         case stored
         /// The answer to ``Action/pause(_:)``.
         case paused
@@ -81,24 +81,27 @@ package struct TileFill: Sendable {
         ///   - redirectedFrom: The host that was asked first, where a redirect has led to another one.
         ///   - share: Among so many hosts the time that is left of this attempt is divided: one that hangs must not use up
         ///     all of it. `nil` where there is only one; then it has all of its time, with each redirect anew.
-        case send(HTTPRequest, redirectedFrom: String?, share: Int?)
+        indirect case send(HTTPRequest, redirectedFrom: String?, share: Int?)
         /// Check the body against what the source's tiles are.
-        case check(HTTPResponse)
+        indirect case check(HTTPResponse)
         /// A host's clock is so many seconds ahead.
         case reportClock(String, ahead: Int)
         /// Store the answer: its body, or that there is no tile; ``Event/stored`` follows.
-        case store(AnswerRecord, isAbsence: Bool)
+        indirect case store(AnswerRecord, isAbsence: Bool)
         /// Bring what is stored up to date, or remove it if it may not be kept; ``Event/stored`` follows.
-        case update(AnswerRecord)
+        indirect case update(AnswerRecord)
         /// What is held in memory must not be used any more.
         case forgetHeld
+        /// What is stored must not be used any more: the origin has answered by something that must not be kept;
+        /// ``Event/stored`` follows.
+        case drop
         /// Tell what became of the question at a host.
         ///
         /// - Parameter isSettled: Whether the tile is settled by it: there, absent, or unchanged.
         case judge(String, OriginHealth.Judgement, isSettled: Bool, probe: UInt64?)
         /// Wait before the next attempt; ``Event/paused`` follows.
         case pause(Duration)
-        case end(End)
+        indirect case end(End)
     }
 
     /// What came of it.
@@ -106,9 +109,9 @@ package struct TileFill: Sendable {
         /// What is stored by now will do.
         case found
         /// The origin's answer: a tile, or that there is none.
-        case brought(AnswerRecord, isAbsence: Bool, Keeping)
+        indirect case brought(AnswerRecord, isAbsence: Bool, Keeping)
         /// The origin says that what is stored still holds.
-        case confirmed(AnswerRecord)
+        indirect case confirmed(AnswerRecord)
         case failed(Failure)
         case cancelled
     }
@@ -124,6 +127,8 @@ package struct TileFill: Sendable {
         case hook
         /// The host's terms forbid the request.
         case forbidden(host: String)
+        /// There is no memory for a large tile that cannot be stored.
+        case noRoom
         /// There was no answer, or no whole one.
         case noAnswer(NoAnswer)
         /// An answer that is neither a tile nor its absence.
@@ -155,7 +160,8 @@ package struct TileFill: Sendable {
         case incomplete
     }
 
-    private enum State {
+    // Boxed, so that a state is not copied field by field with each event.
+    private indirect enum State {
         case idle, looking, asking, preparing, pausing, over
         case orderingHosts(HTTPRequest)
         case checkingTerms(HTTPRequest)
@@ -166,6 +172,7 @@ package struct TileFill: Sendable {
         case checking(HTTPRequest, HTTPResponse, requestedAt: HTTPDate)
         case storing(AnswerRecord, isAbsence: Bool)
         case updating(AnswerRecord)
+        case dropping(AnswerRecord, isAbsence: Bool)
         case askingRest(Failure)
         case retrying(Failure)
     }
@@ -284,6 +291,8 @@ package struct TileFill: Sendable {
         case (.stored, .storing(let record, let isAbsence)):
             return settle(.brought(record, isAbsence: isAbsence, .kept))
         case (.stored, .updating(let record)): return settle(.confirmed(record))
+        case (.stored, .dropping(let record, let isAbsence)):
+            return settle(.brought(record, isAbsence: isAbsence, .forbidden(host: host)))
         default: return []
         }
     }
@@ -375,7 +384,7 @@ package struct TileFill: Sendable {
                     .unusable(
                         .body, "more than the \(use.storedBodyBytes) bytes that the source allows", host: host))
             }
-            if let stated = response.headerFields[.contentLength].flatMap({ Int($0) }), stated != bytes {
+            if let stated = response.headerFields.combined(.contentLength).flatMap({ Int($0) }), stated != bytes {
                 return fail(.unusable(.incomplete, "\(bytes) of \(stated) bytes", host: host))
             }
             state = .checking(request, response, requestedAt: requestedAt)
@@ -428,6 +437,10 @@ package struct TileFill: Sendable {
         let report = reportClock(record)
         guard isKept else { return report + settle(.brought(record, isAbsence: isAbsence, .notWanted)) }
         guard record.isStorable else {
+            if hasStored {
+                state = .dropping(record, isAbsence: isAbsence)
+                return report + [.forgetHeld, .drop]
+            }
             return report + [.forgetHeld] + settle(.brought(record, isAbsence: isAbsence, .forbidden(host: host)))
         }
         state = .storing(record, isAbsence: isAbsence)
@@ -503,7 +516,7 @@ extension TileFill.Failure {
     /// Whether asking again soon makes sense.
     package var mayPass: Bool {
         switch self {
-        case .waiting, .hook, .forbidden: false
+        case .waiting, .hook, .forbidden, .noRoom: false
         case .noAnswer(let none): none.mayPass
         case .status(let status, _, _): [429, 500, 502, 503, 504].contains(status)
         case .unusable(let objection, _, _): objection == .incomplete
@@ -535,7 +548,7 @@ extension TileFill.Failure {
                 status == 429 ? .overloaded : status >= 500 ? .error : .none, .status(status),
                 retryAfter: retryAfter.flatMap { $0 > .zero ? $0 : nil })
         // An answer that is no tile, whatever its status says.
-        case .forbidden, .unusable: OriginSetback(.none, .status(200))
+        case .forbidden, .unusable, .noRoom: OriginSetback(.none, .status(200))
         }
     }
 }
@@ -576,8 +589,13 @@ package struct OriginHost: Hashable, Sendable {
 extension HTTPRequest {
     /// The host and port as messages name them: never with a password.
     package var hostAndPort: String {
-        let authority = authority?.lowercased() ?? ""
-        return authority.lastIndex(of: "@").map { String(authority[authority.index(after: $0)...]) } ?? authority
+        guard let authority else { return "" }
+        // As nearly all are written.
+        if authority.utf8.allSatisfy({ $0 < 128 && $0 != UInt8(ascii: "@") && !(65...90).contains($0) }) {
+            return authority
+        }
+        let text = authority.lowercased()
+        return text.lastIndex(of: "@").map { String(text[text.index(after: $0)...]) } ?? text
     }
 
     /// The server as accounts name it: the host, with its port unless that is 443.
@@ -586,7 +604,9 @@ extension HTTPRequest {
     package var originName: String {
         let text = hostAndPort
         var (name, port) = (text[...], scheme?.lowercased() == "http" ? 80 : 443)
-        if let colon = text.lastIndex(of: ":"), text[colon...].allSatisfy({ $0 != "]" }) {
+        if let colon = text.utf8.lastIndex(of: UInt8(ascii: ":")),
+            text.utf8[colon...].allSatisfy({ $0 != UInt8(ascii: "]") })
+        {
             name = text[..<colon]
             port = Int(text[text.index(after: colon)...]) ?? port
         }

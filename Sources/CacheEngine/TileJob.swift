@@ -14,6 +14,9 @@ package enum TileJob: Sendable {
     ///
     /// - Parameter isHeld: Whether it is only held in memory; the store has something older, or nothing.
     case update(Candidate, AnswerRecord, isHeld: Bool)
+    /// What was asked about has been answered by something that must not be kept: it must not come back when the origin is
+    /// away. A region's tile stays, as somebody relies on it.
+    case drop
 
     /// What became of a job.
     package struct Outcome: Sendable {
@@ -21,10 +24,14 @@ package enum TileJob: Sendable {
         package var current: StoredTile?
         /// A large body that was put, as a file to be read in pieces: who reads it slowly need not hold it in memory.
         package var file: OpenedTile?
+        /// The name of the bytes that were put.
+        package var blob: BlobDigest?
         /// Why the tile is not stored; then it is held in memory, unless it must not be kept.
         package var failure: (any Error)?
         /// Whether the store has nothing of it, because it must not be kept.
         package var isGone = false
+        /// Whether what is stored is later by its origin's `Date`, and stays.
+        package var isOlder = false
     }
 
     /// Carries it out; a tile that cannot be stored is held in memory.
@@ -51,10 +58,13 @@ package enum TileJob: Sendable {
                 // If the file cannot be opened, what is in memory serves as well.
                 guard let body, body.count > Candidate.wholeUpTo,
                     let opened = try? store.open(key, wholeUpTo: Candidate.wholeUpTo), opened.entry.blob == blob
-                else { return Outcome() }
-                return Outcome(file: opened)
-            case .olderThanStored: return Outcome()
+                else { return Outcome(blob: blob) }
+                return Outcome(file: opened, blob: blob)
+            case .olderThanStored: return Outcome(isOlder: true)
             }
+        case .drop:
+            _ = try store.remove([key], includingPinned: false)
+            return Outcome(isGone: true)
         case .update(let candidate, let record, let isHeld):
             guard record.isStorable else {
                 // It still holds, but is not to be kept any longer. A region's tile stays as it is: it was stored when that
@@ -65,7 +75,11 @@ package enum TileJob: Sendable {
             let metadata = record.intent.metadata
             if !isHeld {
                 if try store.refresh(key, from: EntryVersion(candidate.entry), metadata: metadata) { return Outcome() }
-                if let current = try store.read(key) { return Outcome(current: current) }
+                if let current = try store.read(key) {
+                    // What is there is what was asked about: then the confirmation is older than it.
+                    let isSame = EntryVersion(current.entry) == EntryVersion(candidate.entry)
+                    return isSame ? Outcome(isOlder: true) : Outcome(current: current)
+                }
             }
             // Evicted or removed meanwhile; its bytes are still at hand, and good.
             try store.put(try candidate.body.data(), for: key, metadata: metadata)
@@ -76,6 +90,7 @@ package enum TileJob: Sendable {
     private func hold(_ key: TileKey, _ held: HeldTiles) {
         switch self {
         case .put(let body, let metadata): held.hold(body, key, metadata)
+        case .drop: held.remove(key)
         case .update(let candidate, let record, _):
             // One whose file cannot be read either is fetched again.
             guard record.isStorable, let data = try? candidate.body.data() else { return }

@@ -1,4 +1,4 @@
-import HTTPTypes
+package import HTTPTypes
 
 // What all the readers of field values share. They work on UTF-8 bytes: every delimiter of HTTP is ASCII.
 
@@ -68,6 +68,15 @@ enum DeltaSeconds {
 extension HTTPFields {
     /// The value of the first field with a name; no joining, so that a singleton that was sent twice is seen as such.
     func first(_ name: HTTPField.Name) -> String? { firstField(name)?.value }
+
+    /// All values of a name as one list, as `self[name]` has it; in one pass, since mostly there is one.
+    package func combined(_ name: HTTPField.Name) -> String? {
+        var text: String?
+        for field in self where field.name == name {
+            text = text.map { $0 + ", " + field.value } ?? field.value
+        }
+        return text
+    }
 
     /// The first field with a name: for values whose bytes need not be UTF-8.
     func firstField(_ name: HTTPField.Name) -> HTTPField? {

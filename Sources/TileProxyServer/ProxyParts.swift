@@ -34,13 +34,16 @@ final class Parts: Sendable {
         tls = OriginTLS(certificateAuthorities: configuration.certificateAuthorities)
         transport = OriginTransport(
             group: group, connectionsPerHost: configuration.limits.requestsPerHost, tls: tls)
+        // Counted on the loops that there are: making others takes descriptors, which may have run out.
+        let failures = RepeatedFailures(logger) { pause, body in _ = group.next().scheduleTask(in: pause, body) }
         tiles = TileService(
             table, store: store, origins: transport, statistics: statistics, configuration: configuration,
-            logger: logger)
+            logger: logger, failures: failures)
         admin = AdminService(
             tiles: tiles, figures: CacheFigures(store: store), statistics: statistics, configuration: configuration)
         var settings = GenericSettings()
         settings.logger = logger
+        settings.failures = failures
         settings.tls = tls
         let (statistics, tiles) = (statistics, tiles)
         settings.publicURL = { tiles.table.publicURL }

@@ -73,7 +73,19 @@ struct CacheTransactionTests {
         let request = try MachineLab.request()
         let miss: [Event] = [.begin, .looked(.miss), .written(waited: false), .follows]
         #expect(run(request, use: MachineLab.oneAsker, miss + [.heard(.failed(.closed))]).last == "refuse 502, done")
-        #expect(run(request, use: MachineLab.oneAsker, miss + [.heard(.failed(.leftAlone))]).last == "refuse 503, done")
+        let leftAlone = miss + [.heard(.failed(.leftAlone(.unreachable)))]
+        #expect(run(request, use: MachineLab.oneAsker, leftAlone).last == "refuse 503, done")
+        // An answer that asks for a pause is no silence, after which anything stale would do (RFC 5861 §4).
+        let stale: [Event] = [
+            .begin, .looked(.found(try MachineLab.stored("max-age=1"))), .written(waited: false), .leave(.ask),
+            .follows,
+        ]
+        for (failure, expected) in [
+            (OriginFailure.status(429), "refuse 503, done"), (.unreachable, "answer stale (origin-unreachable), done"),
+        ] {
+            #expect(
+                run(request, use: MachineLab.oneAsker, stale + [.heard(.failed(.leftAlone(failure)))]).last == expected)
+        }
         func follow(_ control: String) throws -> [Event] {
             let stored = Event.looked(.found(try MachineLab.stored(control)))
             return [.begin, stored, .written(waited: false), .leave(.ask), .follows]

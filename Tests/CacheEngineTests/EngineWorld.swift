@@ -257,7 +257,7 @@ final class EngineWorld {
                 violations.append("half a body is served")
             }
             answer(client, from.rawValue)
-        case .makeReady: break
+        case .give, .makeReady: break
         case .refreshBehind(let candidate):
             let leave = health.leave(for: "origin", request.target.hashValue)
             if case .wait = leave { return }
@@ -375,6 +375,7 @@ final class EngineWorld {
             guard question.hasOwner, let owner = question.owner else { return }
             take(.told(news), owner)
             if case .ended = news { owner.isRelaying = false }
+        case .admitNobody: if let ticket = question.ticket { flights.shut(ticket) }
         case .sendFollowersAway(let news):
             if let ticket = question.ticket { flights.close(ticket, news) }
         case .remember(let wasOfUse):

@@ -44,6 +44,18 @@ struct FillTests {
                 ])
     }
 
+    /// A reload marks the former answer as stale first; who leaves meanwhile must not keep the origin's connection for ever.
+    @Test(arguments: [false, true])
+    func whatIsCollectedForNobodyIsForgottenAlsoIfTheyLeftWhileTheStoreWasChanged(others: Bool) throws {
+        let request = try MachineLab.request(.get, [.cacheControl: "no-cache"])
+        let left: [Event] = others ? [.ownerLeft(others: true), .deserted] : [.ownerLeft(others: false)]
+        let done = run(
+            request, stored: try MachineLab.stored("max-age=1000"), cause: .request,
+            [.begin(looksAgain: false), head(200, keep)] + left + [.settled, .forgotten])
+        #expect(done.suffix(2).first?.hasSuffix("collect, start forgetting") == true, "\(done)")
+        #expect(done.last == "cancel, end: again")
+    }
+
     @Test
     func theFlightBeforeMayHaveLanded() throws {
         let found = Lookup.found(try MachineLab.stored("max-age=1000"))
@@ -290,7 +302,8 @@ struct FillTests {
         let request = try MachineLab.request()
         let troubles: [(OriginTrouble, String)] = [
             (.unreachable("x"), "failed"), (.connectTimeout, "failed"), (.timeout, "failed"), (.closed, "failed"),
-            (.malformed("x"), "failed"), (.overloaded, "failed"), (.leftAlone, "failed"), (.clientTooSlow, "alone"),
+            (.malformed("x"), "failed"), (.overloaded, "failed"), (.leftAlone(.unreachable), "failed"),
+            (.clientTooSlow, "alone"),
             (.cancelled, "alone"), (.clientMayBeGone, "again"),
         ]
         for (trouble, word) in troubles {
@@ -302,7 +315,7 @@ struct FillTests {
         }
         // Nobody has broken a host that is left alone just now.
         #expect(
-            run(request, use: MachineLab.oneAsker, [.begin(looksAgain: false), .failed(.leftAlone)]).last
+            run(request, use: MachineLab.oneAsker, [.begin(looksAgain: false), .failed(.leftAlone(.unreachable))]).last
                 == "owner: failed, end: failed")
     }
 
@@ -316,7 +329,11 @@ struct FillTests {
         ]
         #expect(
             run(request, use: MachineLab.oneAsker, events)
-                == ["ask", "origin is there, of use, owner: 200 stored, collect", "store", "end: held for equals"])
+                == [
+                    // Who asks from now on asks the server.
+                    "ask", "origin is there, of use, owner: 200 stored, admit nobody, collect", "store",
+                    "end: held for equals",
+                ])
         #expect(run(request, events)[1].contains("followers: alone"))
         let confirmed: [Event] = [
             .begin(looksAgain: false), head(304, [.eTag: "\"1\"", .cacheControl: "no-cache"], length: nil),

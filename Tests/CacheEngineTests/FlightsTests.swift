@@ -30,6 +30,25 @@ struct FlightsTests {
         #expect(heard.words.count == 2)
     }
 
+    /// Who comes when the answer is there already must not get it, and must not make those forgotten who wait for it.
+    @Test func aFlightThatIsShutGoesOnForItsFollowersAndTakesNobodyElse() throws {
+        let (flights, heard) = (Work(), Heard())
+        guard case .leads(.some(let ticket)) = flights.join(1, hear: { _ in }),
+            case .follows = flights.join(1, hear: { heard.note("told \($0)") })
+        else {
+            Issue.record("nobody leads, or nobody follows")
+            return
+        }
+        flights.shut(ticket)
+        guard case .leads(nil) = flights.join(1, hear: { _ in heard.note("late") }) else {
+            Issue.record("joined")
+            return
+        }
+        #expect(flights.start(1, isOpen: true) == nil)
+        flights.land(ticket, 7)
+        #expect(heard.words == ["told 7"] && flights.count == 0)
+    }
+
     @Test func theLastToLeaveDesertsItUnlessItIsKept() throws {
         let (flights, heard) = (Work(), Heard())
         let joined = flights.follow(1, .visible, nil) { _ in heard.note("told") }

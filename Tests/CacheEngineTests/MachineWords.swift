@@ -17,6 +17,7 @@ extension CacheTransaction.Action {
         case .startPatience: "start patience"
         case .leaveFill: "leave fill"
         case .answer(_, _, _, let status, let from): "answer \(from)" + (status.detail.map { " (\($0))" } ?? "")
+        case .give(_, _, let from): "answer \(from)"
         case .makeReady: "make ready"
         case .refreshBehind: "refresh"
         case .relay(let response, _, _): "relay \(response.status.code)"
@@ -71,6 +72,7 @@ extension Fill.Action {
         case .route(.drop): "drop"
         case .route(.relay): "pass on"
         case .route(.collect): "collect"
+        case .admitNobody: "admit nobody"
         case .tellOwner(let news): "owner: " + news.word
         case .sendFollowersAway(let news): "followers: " + news.word
         case .remember(let wasOfUse): wasOfUse ? "of use" : "of no use"

@@ -29,6 +29,7 @@ extension TileFill.Action {
         case .store(_, let isAbsence): isAbsence ? "store absence" : "store"
         case .update: "update"
         case .forgetHeld: "forget held"
+        case .drop: "drop"
         case .judge(let host, .answered, let isSettled, _): "\(host) is there" + (isSettled ? ", tile too" : "")
         case .judge(let host, .failed(let setback), _, _): "\(host) failed: \(setback.blame)"
         case .pause(let pause): "pause \(pause.components.seconds) s"
@@ -54,6 +55,7 @@ extension TileFill.End {
         case .failed(.waiting): "waiting"
         case .failed(.hook): "hook"
         case .failed(.forbidden): "forbidden"
+        case .failed(.noRoom): "no room"
         case .failed(.noAnswer): "no answer"
         case .failed(.status(let status, _, _)): "status \(status)"
         case .failed(.unusable(let objection, _, _)): "unusable \(objection)"
@@ -235,6 +237,10 @@ struct TileFillTests {
         #expect(
             run(sent + [answer(200, [.cacheControl: "no-store"]), .checked(objection: nil)]).last
                 == "forget held, a is there, tile too, give slot, end: tile forbidden(host: \"a\")")
+        // What it was asked about must not come back when the origin is away.
+        #expect(
+            run(Self.fill(stored: "\"1\""), sent + [answer(410, [.cacheControl: "no-store"]), .stored]).suffix(2)
+                == ["forget held, drop", "a is there, tile too, give slot, end: absent forbidden(host: \"a\")"])
         #expect(
             run(Self.fill(isKept: false), sent + [answer(200), .checked(objection: nil)]).last
                 == "a is there, tile too, give slot, end: tile notWanted")
@@ -352,7 +358,7 @@ struct TileFillTests {
                 HTTPResponse(status: .init(code: status), headerFields: fields), bytes: random.pick([0, 5, 2000]),
                 requestedAt: now)
         case .check: return .checked(objection: random.oneIn(4) ? "a page" : nil)
-        case .store, .update: return .stored
+        case .store, .update, .drop: return .stored
         case .pause: return .paused
         case .giveSlot, .abandonProbe, .reportClock, .forgetHeld, .judge, .noteHost, .countFailover, .end: return nil
         }

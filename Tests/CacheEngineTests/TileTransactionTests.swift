@@ -23,7 +23,8 @@ struct TileTransactionTests {
         return events.map { event in
             transaction.on(event, at: MachineLab.now).map { action in
                 switch action {
-                case .answer(_, _, _, let status, _), .refuse(_, let status): "\(action.word): \(status)"
+                case .answer(_, _, _, let status, _), .give(_, let status, _), .refuse(_, let status):
+                    "\(action.word): \(status)"
                 default: action.word
                 }
             }.joined(separator: ", ")
@@ -122,7 +123,7 @@ struct TileTransactionTests {
                         isInFlight = true
                         next = random.oneIn(2) ? .leads : .follows
                     case .leaveFill: isInFlight = false
-                    case .answer, .refuse: answers += 1
+                    case .answer, .give, .refuse: answers += 1
                     case .done: dones += 1
                     case .makeReady, .refreshBehind: break
                     default: Issue.record("seed \(seed): \(action.word)")

@@ -56,7 +56,7 @@ extension FetchFailure {
             error = TileCacheError(.badRedirect, "\(key): \(host) \(words)", key: key)
         case .unusable(.body, let words, let host), .unusable(.incomplete, let words, let host):
             error = TileCacheError(.badBody, "\(key): \(host) sent \(words)", key: key)
-        case .hook, .forbidden, .noAnswer: break
+        case .hook, .forbidden, .noAnswer, .noRoom: break
         }
     }
 }

@@ -149,6 +149,9 @@ private struct FetchRun {
             try await carryOut(.update(Candidate(stored), record, isHeld: order.isHeld))
             return .stored
         case .forgetHeld: cache.held.remove(order.key)
+        case .drop:
+            try await carryOut(.drop)
+            return .stored
         case .judge(let host, let judgement, let isSettled, let probe):
             let isOfTile = isSettled || judgement != .answered
             cache.health.judge(host, isOfTile ? order.key.hashValue : nil, judgement, sentAt: sentAt, probe: probe)
@@ -241,6 +244,7 @@ private struct FetchRun {
             self.error = TileCacheError(.noAnswer, "\(order.key): \(error.message)", key: order.key, cause: error)
             return .noAnswer(error.meaning)
         }
+        answer.dropFalseCoding()
         order.meter?.received(answer.body.count)
         return .answer(answer.head, bytes: answer.body.count, requestedAt: requestedAt)
     }

@@ -118,7 +118,7 @@ final class ResourceExchange {
         case .answer(let candidate, let stored, let age, _, let from):
             await answer(candidate, stored, age: age, CachedResponse.Origin(from))
         // A hit is decided anew each time: that costs an app nothing that it would notice.
-        case .makeReady: break
+        case .give, .makeReady: break
         case .refreshBehind(let candidate): refreshBehind(candidate)
         case .relay(let head, _, _):
             answer = CachedResponse(resource.head, head, body, .server)

@@ -19,7 +19,7 @@ final class ResourceFill {
         /// The transport has brought a whole answer, or none.
         case answered(Result<TransportResponse, TransportError>, requestedAt: HTTPDate)
         /// The host failed lately, and is not asked.
-        case leftAlone
+        case leftAlone(OriginFailure)
         /// The request that it was begun for was given up.
         case ownerLeft
         /// Those who followed it have left as well.
@@ -72,6 +72,8 @@ final class ResourceFill {
     private var call: Task<Void, Never>?
     /// When the question went out, in ticks.
     private var sentAt: UInt64?
+    /// What the owner is told at the end.
+    private var last: Letter?
     /// Whether it has leave to try a host that has failed.
     private let isProbe: Bool
     /// The body of the answer to the question that is out; `nil` before it is there.
@@ -129,7 +131,7 @@ final class ResourceFill {
             }
             switch event {
             case .answered(let result, let requestedAt): await answered(result, requestedAt)
-            case .leftAlone: await take(.failed(.leftAlone))
+            case .leftAlone(let why): await take(.failed(.leftAlone(why)))
             case .deserted: await take(.deserted)
             case .ownerLeft:
                 owner = nil
@@ -204,6 +206,7 @@ final class ResourceFill {
         // The transport brings a body whole, whatever is made of it.
         case .route: break
         case .tellOwner(let news): tell(news)
+        case .admitNobody: if let ticket { parts.flights.shut(ticket) }
         case .sendFollowersAway(let news): if let ticket { parts.flights.close(ticket, End(news, resource)) }
         case .remember(let wasOfUse):
             if let key = fill.flightKey { parts.flights.remember(key, wasOfUse: wasOfUse) }
@@ -216,6 +219,8 @@ final class ResourceFill {
         case .startForgetting: break
         case .end(let news):
             if let ticket { parts.flights.land(ticket, End(news, resource, error)) }
+            // Only then: who asks again once it has its answer must not hear of this one.
+            if let last { owner?.put(.told(last)) }
             if let permit { parts.changes.giveBack(permit) }
             (ticket, permit, owner) = (nil, nil, nil)
         }
@@ -234,6 +239,7 @@ final class ResourceFill {
         return .failed(setback)
     }
 
+    /// Tells the owner: of the head at once, of the end once the flight has landed.
     private func tell(_ news: FillNews) {
         guard let owner else { return }
         var letter = Letter(news: news)
@@ -242,7 +248,7 @@ final class ResourceFill {
         case .failed, .ended, .confirmed: letter.error = error
         case .found, .useStale: break
         }
-        owner.put(.told(letter))
+        if case .head = news { owner.put(.told(letter)) } else { last = letter }
     }
 
     /// A refresh in the background has nobody else to tell.
@@ -266,7 +272,7 @@ final class ResourceFill {
             error = TileCacheError(
                 .waiting, "\(resource.host) failed lately; it is asked again in \(left.components.seconds + 1) s",
                 key: request.key, retryAfter: left)
-            inbox.put(.leftAlone)
+            inbox.put(.leftAlone(wait.failure))
             return
         }
         call = Task {

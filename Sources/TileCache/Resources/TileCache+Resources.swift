@@ -18,11 +18,11 @@ extension TileCache {
     /// gives no answer, unless it says itself that it must not (`must-revalidate`).
     ///
     /// However many ask for one resource at once, one request is sent, where its answer is for all of them: one that may be
-    /// stored and reused. In a cache that is not shared (``TileCacheConfiguration/isShared``) it is theirs too if it may be
-    /// stored but not used again without asking (`no-cache`), where their requests are equal in all fields; and if there is
-    /// no answer, that is the answer to all of them. A host that has failed, or asks for it by `Retry-After`, is left alone as with tiles. Redirections are followed, at most five, never
-    /// from `https` to `http`; to another host go only fields that hold no secret. A caller whose task is cancelled
-    /// leaves; the last one to leave cancels the request.
+    /// stored and reused. It is theirs too if it may be stored but not used again without asking (`no-cache`), where their
+    /// requests are equal in all fields; and if there is no answer, that is the answer to all of them. A host that has failed,
+    /// or asks for it by `Retry-After`, is left alone as with tiles. Redirections are followed, at most five, never from
+    /// `https` to `http`; to another host go only fields that hold no secret. A caller whose task is cancelled leaves; the last
+    /// one to leave cancels the request.
     ///
     /// Responses share the tiles' budget and eviction. A request's query is never written to disk, nor are its fields; a
     /// response's fields are, cookies included that its server allows to be stored.

@@ -1,3 +1,5 @@
+import ContentCoding
+import HTTPCaching
 public import HTTPTypes
 
 #if canImport(FoundationEssentials)
@@ -77,6 +79,16 @@ public struct TransportResponse: Sendable {
     }
 }
 
+extension TransportResponse {
+    /// Takes away the name of gzip from bytes that are none: as some servers send them, no client could read them.
+    package mutating func dropFalseCoding() {
+        guard let coding = head.headerFields.combined(.contentEncoding)?.lowercased(),
+            coding == "gzip" || coding == "x-gzip", !body.isEmpty, !Gzip.isMarked(body)
+        else { return }
+        head.headerFields[.contentEncoding] = nil
+    }
+}
+
 /// Why no answer came.
 public struct TransportError: Error, Sendable, CustomStringConvertible {
     /// The kinds of failure that a caller can tell apart.
@@ -140,6 +152,7 @@ extension HTTPRequest {
     /// Host and port as messages may show them: without the user and password that some put before an `@`.
     package var host: String {
         guard let authority else { return "" }
-        return authority.lastIndex(of: "@").map { String(authority[authority.index(after: $0)...]) } ?? authority
+        let mark = authority.utf8.lastIndex(of: UInt8(ascii: "@"))
+        return mark.map { String(authority[authority.index(after: $0)...]) } ?? authority
     }
 }

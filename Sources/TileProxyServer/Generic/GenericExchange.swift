@@ -92,6 +92,8 @@ final class GenericExchange: @unchecked Sendable {
             if status.forward == nil { exchange.cacheResult = .miss }
             exchange.reply(refusal.status, refusal.words, fields: [.cacheStatus: status.description])
         case .abort: exchange.abort()
+        // Of the fixed use.
+        case .give: break
         case .done:
             exchange.whenGone = nil
             exchange.whenClientHasEnded = nil
@@ -113,7 +115,7 @@ final class GenericExchange: @unchecked Sendable {
             do { take(.looked(try cache.lookNow(request, keys))) } catch { storeFailed(error) }
             return
         }
-        cache.worker.run(on: proxy.loop) { store in
+        cache.worker.read(on: proxy.loop) { store in
             try Lookup.find(request, keys) { key in
                 try store.open(key, wholeUpTo: Candidate.wholeUpTo).map { .tile($0) } ?? .miss
             }

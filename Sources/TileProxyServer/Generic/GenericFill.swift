@@ -116,6 +116,8 @@ final class GenericFill: @unchecked Sendable {
         case .route(.relay): relay?.relay()
         case .route(.collect(let limit)): collect(limit: limit)
         case .tellOwner(let news): tellOwner(news)
+        case .admitNobody:
+            if let ticket { cache.flights.shut(ticket) }
         case .sendFollowersAway(let news):
             if let ticket { cache.flights.close(ticket, news) }
         case .remember(let wasOfUse):

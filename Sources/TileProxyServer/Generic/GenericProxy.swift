@@ -41,6 +41,8 @@ package struct GenericSettings: Sendable {
     package var onNotStored: (@Sendable () -> Void)?
     /// For what an operator should know.
     package var logger = Logger(label: "tileproxy")
+    /// Where failures are reported that repeat; `nil` for one of its own.
+    var failures: RepeatedFailures?
 
     package init() {}
 }
@@ -71,7 +73,7 @@ package final class GenericCache: Sendable {
         self.store = store
         self.settings = settings
         use = CacheUse(policy: settings.policy, storedBodyBytes: settings.storedBodyBytes, name: "tileproxy")
-        failures = RepeatedFailures(settings.logger)
+        failures = settings.failures ?? RepeatedFailures(settings.logger)
         worker = StoreWorker(store: store)
         health = OriginHealth(ticks: settings.ticks, random: settings.random)
         budget = StagingBudget(limit: settings.stagingBytes)

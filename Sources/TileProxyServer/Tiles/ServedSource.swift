@@ -19,6 +19,8 @@ package final class ServedSource: Sendable {
     let tiles: TileSource
     /// The use of the engine for its tiles.
     let use: CacheUse
+    /// The servers that stand for the template's.
+    let mirrors: [OriginHost]
     /// The name under which failures of all its hosts are noted, if it has mirrors.
     let hostGroup: String?
     /// Its place among the sources.
@@ -71,6 +73,7 @@ package final class ServedSource: Sendable {
         self.configuration = configuration
         self.tiles = tiles
         use = tiles.use(.shared, name: "tileproxy")
+        mirrors = configuration.mirrors.compactMap { OriginHost($0) }
         hostGroup = configuration.mirrors.isEmpty ? nil : "the hosts of \(configuration.name)"
         usesScale = tiles.template.usesScale
         zooms = tiles.servedZooms

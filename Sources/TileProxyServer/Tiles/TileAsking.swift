@@ -32,6 +32,8 @@ final class TileAsking: @unchecked Sendable {
     private var place: (origin: String, number: UInt64)?
     /// Cancels the request that is out.
     private var cancel: (() -> Void)?
+    /// The name of the host that the source's template leads to.
+    private var ownHost = ""
     /// Until when this attempt may take, over all hosts (ticks).
     private var attemptEnds: UInt64?
     /// When the last request was sent (ticks).
@@ -42,6 +44,8 @@ final class TileAsking: @unchecked Sendable {
     private var isStored = true
     /// A large body, once it is stored.
     private var file: StoredBody?
+    /// The name of the body's bytes, if it is known by now.
+    private var blob: BlobDigest?
     /// Why the last request had no answer.
     private var error: TransportError?
     private var events: [TileFill.Event] = []
@@ -101,9 +105,11 @@ final class TileAsking: @unchecked Sendable {
         case .prepare:
             attemptEnds = nil
             guard let tile = key.tile else { return take(.hookFailed) }
-            take(.prepared(tiles.request(for: tile, of: source)))
+            let request = tiles.request(for: tile, of: source)
+            ownHost = OriginHost(request).name
+            take(.prepared(request))
         case .orderHosts(let own):
-            take(.hosts(service.mirrors.order(own, of: source.name, at: service.clock.ticks())))
+            take(.hosts(service.mirrors.order(own, source.mirrors, at: service.clock.ticks())))
         case .noteHost(let host, let failed, let pause):
             service.mirrors.note(host, failed: failed, pause: pause, at: service.clock.ticks())
         case .countFailover: service.statistics.upstream(source.name) { $0.failovers += 1 }
@@ -126,6 +132,7 @@ final class TileAsking: @unchecked Sendable {
             guard let stored else { return take(.stored) }
             carryOut(.update(stored, record, isHeld: isHeld))
         case .forgetHeld: service.held.remove(key)
+        case .drop: carryOut(.drop)
         case .judge(let host, let judgement, let isSettled, let probe):
             let isOfTile = isSettled || judgement != .answered
             service.health.judge(host, isOfTile ? key.hashValue : nil, judgement, sentAt: sentAt, probe: probe)
@@ -212,13 +219,14 @@ final class TileAsking: @unchecked Sendable {
 
     private func isOwn(_ host: OriginHost, _ first: String) -> Bool {
         host.name == OriginHost(scheme: host.scheme, authority: first).name
-            || service.mirrors.contains(hostName: host.name, of: source.name)
+            || host.name == ownHost || source.mirrors.contains { $0.name == host.name }
     }
 
     private func received(_ result: Result<TransportResponse, TransportError>) {
         let took = service.clock.ticks() &- sentAt
         switch result {
-        case .success(let response):
+        case .success(var response):
+            response.dropFalseCoding()
             answer = response
             let status = response.head.status.code
             let saved = status == 304 ? stored?.entry.size ?? 0 : 0
@@ -230,9 +238,12 @@ final class TileAsking: @unchecked Sendable {
             take(.answer(response.head, bytes: response.body.count, requestedAt: tiles.time.ago(nanoseconds: took)))
         case .failure(let error):
             self.error = error
-            service.statistics.upstream(source.name) {
-                $0.requests += 1
-                $0.failures += 1
+            // What was not sent is no request.
+            if !error.isUnasked {
+                service.statistics.upstream(source.name) {
+                    $0.requests += 1
+                    $0.failures += 1
+                }
             }
             take(.noAnswer(error.meaning))
         }
@@ -241,17 +252,21 @@ final class TileAsking: @unchecked Sendable {
     /// Looks at the body; what has to be decompressed for that is not for the loop.
     private func check(_ head: HTTPResponse) {
         let (kind, body, fields) = (source.tiles.kind, answer.body, head.headerFields)
+        let (type, coding) = (fields.combined(.contentType), fields.combined(.contentEncoding))
         let objection: @Sendable () -> String? = {
-            kind.objection(to: body, mediaType: fields[.contentType], contentEncoding: fields[.contentEncoding])
+            kind.objection(to: body, mediaType: type, contentEncoding: coding)
         }
-        guard body.count > Self.checkedAtOnce || fields[.contentEncoding] != nil || kind == .vector else {
+        guard body.count > Self.checkedAtOnce || coding != nil || kind == .vector else {
             return take(.checked(objection: objection()))
         }
+        // Answers without a tag of the server's, and those to clients without gzip, need the body's name: made once for all.
         service.worker.run(on: tiles.loop) { _ in
-            objection()
+            (objection(), body.withUnsafeBytes { BlobDigest(hashing: $0) })
         } then: { result in
             // It throws nothing.
-            self.take(.checked(objection: (try? result.get()) ?? nil))
+            let checked = try? result.get()
+            self.blob = checked?.1
+            self.take(.checked(objection: checked?.0))
         }
     }
 
@@ -273,7 +288,8 @@ final class TileAsking: @unchecked Sendable {
         // Somebody stored another tile since: that one counts.
         found = outcome.current.map { Candidate($0) }
         file = outcome.file?.body
-        if outcome.isGone { isStored = false }
+        blob = outcome.blob ?? blob
+        if outcome.isGone || outcome.isOlder { isStored = false }
         if let failure = outcome.failure {
             isStored = false
             service.notStored(key, failure)
@@ -301,16 +317,32 @@ final class TileAsking: @unchecked Sendable {
         switch end {
         case .found: return found.map { .tile(TileNews($0, .found, isStored: true)) } ?? .again
         case .brought(let record, let isAbsence, let keeping):
-            let body = isAbsence ? StoredBody.none : file ?? .memory(answer.body)
-            let candidate = Candidate(key: key, record.intent.metadata, body, nil)
-            return .tile(TileNews(candidate, .origin, isStored: isStored && keeping == .kept))
+            return brought(record.intent.metadata, isAbsence: isAbsence, isStored: isStored && keeping == .kept)
         case .confirmed(let record):
             if let found { return .tile(TileNews(found, .confirmed, isStored: true)) }
-            let candidate = Candidate(key: key, record.intent.metadata, stored?.body ?? .none, nil)
+            let candidate = Candidate(
+                tile: key, record.intent.metadata, stored?.body ?? .none, stored?.owner, blob: stored?.entry.blob)
             return .tile(TileNews(candidate, .confirmed, isStored: isStored))
         case .failed(let failure): return .noTile(failure, retryAfter: failed(failure))
         case .cancelled: return .again
         }
+    }
+
+    private func brought(_ metadata: TileMetadata, isAbsence: Bool, isStored: Bool) -> FillEnd {
+        var (body, owner) = (StoredBody.none, HeldBody?.none)
+        if let file {
+            body = file
+        } else if !isAbsence {
+            // What is not in a file is in memory for as long as the slowest client reads it.
+            if answer.body.count > Candidate.wholeUpTo {
+                owner = HeldBody(answer.body, within: service.budget)
+                guard owner != nil else { return .noTile(.noRoom, retryAfter: .seconds(1)) }
+            }
+            body = .memory(answer.body)
+            if blob == nil, metadata.etag == nil { blob = answer.body.withUnsafeBytes { BlobDigest(hashing: $0) } }
+        }
+        let candidate = Candidate(tile: key, metadata, body, owner, blob: isAbsence ? nil : blob)
+        return .tile(TileNews(candidate, .origin, isStored: isStored))
     }
 
     /// Tells an operator of it.

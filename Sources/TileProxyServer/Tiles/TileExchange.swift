@@ -77,9 +77,8 @@ final class TileExchange: @unchecked Sendable {
         case .leaveFill:
             if let seat { tiles.service.flights.leave(seat) }
             seat = nil
-        case .answer(let candidate, _, _, let status, let from):
-            let isKept = from == .hit || from == .stale || isStored
-            end(.tile(candidate, status, from, isKept: isKept))
+        case .answer(let candidate, _, _, let status, let from): end(.tile(candidate, status, from, isKept: true))
+        case .give(let candidate, let status, let from): end(.tile(candidate, status, from, isKept: isStored))
         case .refuse(let refusal, let status): end(.refused(refusal, status, failure))
         case .refreshBehind(let candidate): tiles.refresh(source, candidate, isHeld: isHeld)
         // Ready answers of tiles are made from the tables. The rest is of clients' own requests.

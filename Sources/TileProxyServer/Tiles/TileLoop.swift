@@ -56,7 +56,7 @@ final class TileLoop {
 
     /// What there is, from a thread that may wait; finishes on the loop.
     func look(_ key: TileKey, _ finish: @escaping @Sendable (Result<OpenedTile?, any Error>) -> Void) {
-        service.worker.run(on: loop) { store in
+        service.worker.read(on: loop) { store in
             try store.open(key, wholeUpTo: Candidate.wholeUpTo)
         } then: {
             finish($0)

@@ -102,7 +102,7 @@ struct TileMaking: Sendable {
             }
             if source.isLocal { return local(made.tile, now) }
             var served =
-                ancestors.withLock { $0.found[made.ancestor.key] } ?? makeshift(made.ancestor, now)
+                try ancestors.withLock { $0.found[made.ancestor.key] } ?? makeshift(made.ancestor, now)
             if let data = made.tile.data {
                 served.body = .memory(data)
                 // The ancestor's name is not that of what was made of it.
@@ -113,18 +113,26 @@ struct TileMaking: Sendable {
                 served.status.detail = "made from zoom \(made.ancestor.key.tile?.z ?? 0)"
             }
             return .tile(served)
+        } catch is StaleAncestor {
+            return refused(504, "The tile that it would be made from is stale.", .miss)
         } catch {
             if source.isLocal { return localFailure(error) }
             return failure(error, ancestors.withLock { $0.refusal })
         }
     }
 
+    /// The nearest ancestor is stale, and the server is not to be asked.
+    private struct StaleAncestor: Error {}
+
     /// An ancestor that was in the cache when the server had failed for a nearer one.
-    private func makeshift(_ ancestor: CachedTile, _ now: HTTPDate) -> ServedTile {
+    private func makeshift(_ ancestor: CachedTile, _ now: HTTPDate) throws -> ServedTile {
         var status = CacheStatus(cache: source.use.name)
-        status.forward = .uriMiss
+        status.hit = true
         status.timeToLive = Int(clamping: ancestor.freshUntil.seconds &- now.seconds)
-        return served(ancestor, expires: ancestor.freshUntil, status, .stale, now)
+        var served = served(ancestor, expires: ancestor.freshUntil, status, .stale, now)
+        // Its age is that of what is stored.
+        if let entry = try service.store.entry(for: ancestor.key) { served.metadata = entry.metadata }
+        return served
     }
 
     /// An ancestor, as it would be answered itself; `nil` if the server is not to be asked and it is not there.
@@ -147,7 +155,11 @@ struct TileMaking: Sendable {
             ancestors.withLock { $0.found[key] = served }
             return CachedTile(key: key, data: data, candidate.entry.metadata, origin: from == .hit ? .disk : .network)
         case .refused(let refusal, let status, let failure):
-            guard let failure else { return nil }
+            guard let failure else {
+                // What is there and stale is not to be passed over for a coarser one.
+                if try service.store.entry(for: key) != nil { throw StaleAncestor() }
+                return nil
+            }
             ancestors.withLock { if $0.refusal == nil { $0.refusal = (refusal, status) } }
             throw FetchFailure(failure, key: key, known: nil, now: service.clock.ticks()).error
         }

@@ -46,6 +46,8 @@ struct ServedTile: Sendable {
     var result: Answered.CacheResult
     /// Whether clients may keep it.
     var mayBeKept = true
+    /// What accounts for the memory of its bytes.
+    var owner: HeldBody?
 
     /// Whether what an answer says of it is known without looking at its bytes.
     func isKnown(of source: ServedSource) -> Bool {
@@ -76,7 +78,7 @@ extension ServedTile {
     init(_ candidate: Candidate, _ status: CacheStatus, _ from: CacheTransaction.ServedFrom, isKept: Bool) {
         self.init(
             body: candidate.body, metadata: candidate.entry.metadata, blob: candidate.entry.blob, status: status,
-            result: Answered.CacheResult(from), mayBeKept: isKept)
+            result: Answered.CacheResult(from), mayBeKept: isKept, owner: candidate.owner)
     }
 }
 
@@ -88,7 +90,7 @@ struct TileReply: Sendable {
     /// Stretches of the bytes, with texts between them.
     var parts: [BodyPart] = []
     /// What accounts for the memory of the bytes.
-    var owner: DecodedTile?
+    var owner: (any AnyObject & Sendable)?
     var suffix = ""
     /// The length of the body, or of what a GET would have given.
     var length: Int64?
@@ -104,7 +106,7 @@ struct TileReply: Sendable {
         result = tile.result
         let metadata = tile.metadata
         let age = TileFields.age(metadata, now: now)
-        body = tile.body
+        (body, owner) = (tile.body, tile.owner)
         if case .none = tile.body {
             // The origin says that there is no such tile.
             let code = metadata.response.status

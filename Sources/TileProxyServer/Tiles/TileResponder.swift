@@ -230,7 +230,7 @@ package final class TileResponder {
     ) {
         let me = NIOLoopBound(self, eventLoop: loop)
         let service = service
-        service.worker.run(on: loop) { _ in
+        service.worker.read(on: loop) { _ in
             try tile.body.data()
         } then: { result in
             switch result {
@@ -262,6 +262,8 @@ package final class TileResponder {
         let task = Task {
             let made = await making.run(now)
             loop.execute {
+                // Who has left is told nothing, and counts for nothing.
+                guard exchange.isOpen else { return }
                 exchange.whenGone = nil
                 switch made {
                 case .tile(let tile): me.value.reply(tile, source, request, exchange)
@@ -292,8 +294,11 @@ package final class TileResponder {
                 onFailure: { failures.report(.error, "a stored tile cannot be read", ["error": "\($0)"]) }
             ).run()
         }
-        guard let source, source.index < stripes.count else { return }
-        stripes[source.index].add(result, status: reply.response.status.code, bytes: size)
+        guard let source else { return }
+        // After a reload another source may be in its place.
+        let isCurrent = source.index < table.sources.count && table.sources[source.index] === source
+        let stripe = isCurrent ? stripes[source.index] : service.statistics.stripe(for: source.name, on: loop)
+        stripe.add(result, status: reply.response.status.code, bytes: size)
     }
 }
 

@@ -1,6 +1,6 @@
 import CacheEngine
-package import Logging
-package import TileCache
+import Logging
+import TileCache
 import TileImaging
 package import TileStore
 
@@ -26,6 +26,8 @@ package final class TileService: Sendable {
     let logger: Logger
     private let current: Locked<SourceTable>
     let decoder = TileDecoder()
+    /// For large tiles that are not stored and that clients are still reading.
+    let budget = StagingBudget(limit: 256 << 20)
     let failures: RepeatedFailures
 
     /// Makes the service of some sources over a store.
@@ -33,10 +35,10 @@ package final class TileService: Sendable {
     /// - Parameters:
     ///   - origins: What carries requests.
     ///   - clock: For the cache, and to time origins by.
-    package init(
+    init(
         _ table: SourceTable, store: TileStore, origins: any TileOrigins, statistics: Statistics,
         configuration: ProxyConfiguration = ProxyConfiguration(), clock: CacheClock = .system,
-        logger: Logger = Logger(label: "tileproxy")
+        logger: Logger = Logger(label: "tileproxy"), failures: RepeatedFailures? = nil
     ) {
         self.store = store
         self.origins = origins
@@ -44,13 +46,12 @@ package final class TileService: Sendable {
         self.logger = logger
         self.clock = clock
         current = Locked(table)
-        mirrors.adopt(table.sources.map(\.configuration))
         worker = StoreWorker(store: store)
         slots = OriginSlots(perOrigin: configuration.limits.requestsPerHost)
         health = OriginHealth(.tiles(Backoff()), ticks: clock.ticks, random: clock.random)
         held = HeldTiles(ticks: clock.ticks)
         userAgent = configuration.userAgent ?? "tileproxy/\(LibraryVersion.text) swift-tile-cache"
-        let failures = RepeatedFailures(logger)
+        let failures = failures ?? RepeatedFailures(logger)
         self.failures = failures
         var settings = TileCacheConfiguration()
         settings.isShared = true
@@ -71,7 +72,7 @@ package final class TileService: Sendable {
     /// Puts other sources in place; event loops take them over by ``TileResponder/adopt(_:)``.
     package func adopt(_ table: SourceTable) {
         current.withLock { $0 = table }
-        mirrors.adopt(table.sources.map(\.configuration))
+        mirrors.forget()
     }
 
     /// Gives up what is being asked for, waits for what is being stored, and closes the store.

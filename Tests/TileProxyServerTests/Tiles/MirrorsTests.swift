@@ -9,17 +9,10 @@ struct MirrorsTests {
     private let own = OriginHost(scheme: "https", authority: "own")
     private let second: UInt64 = 1_000_000_000
     private let mirrors = Mirrors()
-    private let source: SourceName
-
-    init() throws {
-        var configuration = try SourceConfiguration(argument: "osm=https://own/{z}/{x}/{y}.png")
-        configuration.mirrors = ["http://b:81", "https://c", "https://own"]
-        source = configuration.name
-        mirrors.adopt([configuration, try SourceConfiguration(argument: "plain=https://own/{z}/{x}/{y}.png")])
-    }
+    private let others = ["http://b:81", "https://c", "https://own"].compactMap { OriginHost($0) }
 
     private func order(at now: UInt64) -> String {
-        mirrors.order(own, of: source, at: now).map { $0.name }.joined(separator: " ")
+        mirrors.order(own, others, at: now).map { $0.name }.joined(separator: " ")
     }
 
     private func host(_ url: String) throws -> OriginHost { try #require(OriginHost(url)) }
@@ -27,7 +20,7 @@ struct MirrorsTests {
     @Test
     func hostsAreAskedAsTheyAreWritten() throws {
         #expect(order(at: 0) == "own b c", "its own is not its mirror")
-        #expect(mirrors.order(own, of: try SourceName("plain"), at: 0) == [own])
+        #expect(mirrors.order(own, [], at: 0) == [own])
     }
 
     /// One that asks to be left alone is; the others are asked meanwhile, and what is known together is when the first is back.
@@ -91,16 +84,12 @@ struct MirrorsTests {
     @Test
     func anotherConfigurationForgetsWhatHasFailed() throws {
         mirrors.note(own, failed: true, at: 0)
-        var configuration = try SourceConfiguration(argument: "osm=https://own/{z}/{x}/{y}.png")
-        configuration.mirrors = ["https://d"]
-        mirrors.adopt([configuration])
-        #expect(order(at: 0) == "own d")
+        mirrors.forget()
+        #expect(order(at: 0) == "own b c")
     }
 
     @Test
-    func aMirrorIsKnownByItsNameOnAnyPort() throws {
-        #expect(mirrors.contains(hostName: "b", of: source) && !mirrors.contains(hostName: "d", of: source))
-        #expect(!mirrors.contains(hostName: "b", of: try SourceName("plain")))
+    func aHostIsKnownByItsNameOnAnyPort() throws {
         #expect(try host("http://[::1]:81").name == "::1" && host("http://A.test:1").name == "a.test")
     }
 }

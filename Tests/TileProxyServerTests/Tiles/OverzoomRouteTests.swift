@@ -68,6 +68,18 @@ struct OverzoomRouteTests {
         }
     }
 
+    /// A coarser tile must not stand in for one that is there and only needs to be asked about.
+    @Test
+    func onlyIfCachedAStaleAncestorIsNotPassedOverForACoarserOne() async throws {
+        try await with { lab, _ in
+            _ = try await lab.get("/tiles/osm/3/4/2.png")
+            lab.clock.advance(seconds: 100)
+            _ = try await lab.get("/tiles/osm/2/2/1.png")
+            #expect(try await lab.get("/tiles/osm/4/8/4.png", [.cacheControl: "only-if-cached"]).status == 504)
+            #expect(lab.origin.count == 2)
+        }
+    }
+
     @Test
     func aChangedAncestorIsSeenWhenItIsRefreshed() async throws {
         try await with { lab, picture in

@@ -65,6 +65,19 @@ struct RedirectTests {
             ) { lab async throws in
                 #expect(try await lab.get("/tiles/a/1/0/0").status == 200, "a mirror is meant to be asked")
             }
+            // From a mirror back to the source's own host.
+            let mirror = try await LocalOrigin.start { _ in
+                LocalAnswer(.found, [.location: "http://localhost:\(neighbour.port)/home"])
+            }
+            try await TileLab.with(
+                "a=http://localhost:9/{z}/{x}/{y}",
+                {
+                    $0.kind = .any
+                    $0.mirrors = ["http://127.0.0.1:\(mirror.port)"]
+                }, transport: transport
+            ) { lab async throws in
+                #expect(try await lab.get("/tiles/a/1/0/0").status == 200)
+            }
         }
     }
 

@@ -1,0 +1,176 @@
+import CacheEngine
+import Foundation
+import HTTPCaching
+import HTTPTypes
+import Testing
+import TileCache
+import TileCacheTesting
+import TileStore
+import TileStoreTesting
+
+@testable import TileProxyServer
+
+/// What tile routes make of answers that are large, old, or not to be kept, and of a configuration that changes meanwhile.
+@Suite(.timeLimit(.minutes(60)))
+struct TileAskingTests {
+    private static func answer(
+        _ text: String, _ cacheControl: String = "max-age=60", _ more: HTTPFields = [:], status: Int = 200
+    ) -> TileLab.Answer {
+        var fields = more
+        fields[.cacheControl] = cacheControl
+        return TileLab.Answer(status: status, fields: fields, body: status == 200 ? TileLab.png(text) : Data())
+    }
+
+    /// The mirrors of a source, and its secrets, are those that it had when its tile was asked for.
+    @Test
+    func aFillThatIsUnderWayAsksTheHostsOfItsOwnConfiguration() async throws {
+        let gate = TileCacheTesting.Gate()
+        try await TileLab.with(
+            "osm=https://a.example/{z}/{x}/{y}.png",
+            {
+                $0.mirrors = ["https://b.example"]
+                ($0.attempts, $0.headers[.authorization]) = (1, "secret")
+            },
+            origin: { request in
+                if request.authority == "a.example" {
+                    await gate.wait()
+                    return TileLab.Answer(status: 503)
+                }
+                return Self.answer("sea")
+            }
+        ) { lab async throws in
+            async let answer = lab.get("/tiles/osm/3/4/2.png")
+            while lab.origin.count < 1 { await Task.yield() }
+            var other = try SourceConfiguration(argument: "osm=https://c.example/{z}/{x}/{y}.png")
+            other.mirrors = ["https://d.example"]
+            try await lab.adopt([other])
+            gate.open()
+            #expect(try await answer.status == 200)
+            #expect(lab.origin.hosts == ["https://a.example", "https://b.example"])
+            #expect(try await lab.get("/tiles/osm/3/4/3.png").status == 200)
+            #expect(lab.origin.hosts.last == "https://c.example")
+            #expect(lab.origin.asked.withLock { $0.last?.headerFields[.authorization] } == nil)
+        }
+    }
+
+    /// Where another source has taken a source's place, its requests are still its own.
+    @Test
+    func aRequestIsCountedForItsSourceAlsoAfterAReload() async throws {
+        let gate = TileCacheTesting.Gate()
+        try await TileLab.with(
+            "b=https://b.example/{z}/{x}/{y}.png",
+            origin: { _ in
+                await gate.wait()
+                return Self.answer("sea")
+            }
+        ) { lab async throws in
+            async let answer = lab.get("/tiles/b/3/4/2.png")
+            while lab.origin.count < 1 { await Task.yield() }
+            try await lab.adopt([
+                try SourceConfiguration(argument: "a=https://a.example/{z}/{x}/{y}.png"),
+                try SourceConfiguration(argument: "b=https://b.example/{z}/{x}/{y}.png"),
+            ])
+            gate.open()
+            #expect(try await answer.status == 200)
+            let counts = lab.statistics.snapshot.sources
+            #expect(counts.first { $0.name.description == "b" }?.requests.misses == 1)
+            #expect(counts.first { $0.name.description == "a" }?.requests.misses ?? 0 == 0)
+        }
+    }
+
+    /// A server whose clock is behind sends what does not replace the stored tile.
+    @Test
+    func whatIsOlderThanTheStoredTileIsNotSaidToBeStored() async throws {
+        try await TileLab.with { lab async throws in
+            let date = { (seconds: Int) in HTTPDate(seconds: lab.clock.now.seconds).adding(seconds: seconds).description
+            }
+            let first = date(0)
+            lab.origin.become { _ in Self.answer("sea", "max-age=60", [.date: first]) }
+            _ = try await lab.get("/tiles/osm/3/4/2.png")
+            lab.clock.advance(seconds: 100)
+            let older = date(-160)
+            lab.origin.become { _ in Self.answer("land", "max-age=7200", [.date: older]) }
+            let answer = try await lab.get("/tiles/osm/3/4/2.png")
+            #expect(answer.body == TileLab.png("land"))
+            #expect(answer[.cacheStatus]?.contains("stored") == false, "\(answer[.cacheStatus] ?? "")")
+            #expect(answer[.cacheControl] == "no-store")
+            #expect(try lab.store.read(TileKey("osm/3/4/2"))?.data == TileLab.png("sea"))
+        }
+    }
+
+    @Test(arguments: [(200, "no-store"), (200, "private"), (410, "no-store")])
+    func whatWasAnsweredBySomethingNotToBeKeptDoesNotComeBack(status: Int, cacheControl: String) async throws {
+        try await TileLab.with { lab async throws in
+            _ = try await lab.get("/tiles/osm/3/4/2.png")
+            lab.clock.advance(seconds: 100)
+            lab.origin.become { _ in Self.answer("land", cacheControl, status: status) }
+            #expect(try await lab.get("/tiles/osm/3/4/2.png").status == status)
+            lab.origin.become { _ in throw TransportError(.connection, "away") }
+            #expect(try await lab.get("/tiles/osm/3/4/2.png").status == 502)
+            #expect(try lab.store.entry(for: TileKey("osm/3/4/2")) == nil)
+        }
+    }
+
+    /// Some servers name a coding that they have not applied: with it no client could read the tile.
+    @Test
+    func whatIsNoGzipIsNotSaidToBeGzip() async throws {
+        try await TileLab.with(origin: { _ in
+            TileLab.Answer(
+                fields: [.cacheControl: "max-age=60", .contentEncoding: "gzip", .contentType: "image/png"],
+                body: TileLab.png("sea"))
+        }) { lab async throws in
+            for _ in 0..<2 {
+                let answer = try await lab.get("/tiles/osm/3/4/2.png", [.acceptEncoding: "gzip"])
+                #expect(answer.status == 200 && answer[.contentEncoding] == nil)
+                #expect(answer.body == TileLab.png("sea"))
+            }
+            #expect(try lab.store.entry(for: TileKey("osm/3/4/2"))?.metadata.response.contentEncoding == nil)
+        }
+    }
+
+    /// Else the event loop hashes a large tile once for each of those who waited for it.
+    @Test(arguments: ["max-age=60", "no-store"])
+    func theNameOfATileWithoutATagIsKnownToAllWhoWait(cacheControl: String) async throws {
+        let body = TileLab.png(String(repeating: "x", count: 200 << 10))
+        try await TileLab.with(origin: { _ in
+            TileLab.Answer(fields: [.cacheControl: cacheControl], body: body)
+        }) { lab async throws in
+            let gate = TileCacheTesting.Gate()
+            lab.origin.become { _ in
+                await gate.wait()
+                return TileLab.Answer(fields: [.cacheControl: cacheControl], body: body)
+            }
+            async let answer = lab.get("/tiles/osm/3/4/2.png")
+            while lab.origin.count < 1 { await Task.yield() }
+            let news = Locked<FillEnd?>(nil)
+            let key = try TileKey("osm/3/4/2")
+            let place = lab.service.flights.follow(key, .visible, nil) { told in news.withLock { $0 = told } }
+            #expect(place?.leads == nil)
+            gate.open()
+            #expect(try await answer.body == body)
+            guard case .some(.tile(let tile)) = news.withLock({ $0 }) else {
+                Issue.record("no tile")
+                return
+            }
+            #expect(tile.candidate.entry.blob == body.withUnsafeBytes { BlobDigest(hashing: $0) })
+            let isFile = if case .file = tile.candidate.body { true } else { false }
+            #expect(isFile == (cacheControl != "no-store"), "what is stored need not be in memory for slow readers")
+        }
+    }
+
+    @Test
+    func largeTilesThatAreNotStoredAreBoundedInMemory() async throws {
+        let body = TileLab.png(String(repeating: "x", count: 200 << 10))
+        try await TileLab.with(origin: { _ in
+            TileLab.Answer(fields: [.cacheControl: "no-store"], body: body)
+        }) { lab async throws in
+            let all = 256 << 20
+            #expect(lab.service.budget.take(all))
+            let refused = try await lab.get("/tiles/osm/3/4/2.png")
+            #expect(refused.status == 503 && refused[.retryAfter] == "1")
+            lab.service.budget.give(all)
+            #expect(try await lab.get("/tiles/osm/3/4/2.png").body == body)
+            while !lab.service.budget.isUnused { await Task.yield() }
+        }
+    }
+}
