@@ -6,8 +6,8 @@ package import TileStore
 ///
 /// It is told what happens, one ``Event`` after another, and says what is to be done, as ``Action``s in order. It answers
 /// its client exactly once: by ``Action/answer(_:_:age:_:_:)``, ``Action/give(_:_:_:)``, ``Action/relay(_:length:_:)`` or
-/// ``Action/refuse(_:_:)``; after a relayed head only ``Action/abort`` may follow. ``Action/done`` is its last. After the client is gone it answers
-/// nothing.
+/// ``Action/refuse(_:_:)``; after a relayed head only ``Action/abort`` may follow. ``Action/done`` is its last. After the
+/// client is gone it answers nothing.
 ///
 /// A value without a socket, a store or a clock; used by one thread at a time.
 package struct CacheTransaction: Sendable {

@@ -43,7 +43,8 @@ package struct CacheUse: Sendable {
     /// Whether those who wait for another's request take what becomes of it for their own, also where that cannot be stored
     /// for others: a failure, or an answer that must be confirmed before each further use.
     ///
-    /// So it is where all who ask are one: an app, or the cache with requests of its own. The clients of a proxy are not.
+    /// So it is where all who ask are one app; the clients of a proxy are not. What a fill of the fixed use brings is always
+    /// everybody's, and is not asked about here.
     package var sharesOutcomes = false
     /// The largest body that is stored.
     package var storedBodyBytes: Int
@@ -73,7 +74,6 @@ package struct CacheUse: Sendable {
         absentLifetime = absent
         self.staleOnError = staleOnError
         countsRefusals = true
-        sharesOutcomes = true
         self.storedBodyBytes = storedBodyBytes
         self.name = name
     }

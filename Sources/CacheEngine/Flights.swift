@@ -96,6 +96,8 @@ package final class Flights<Key: Hashable & Sendable, News: Sendable>: Sendable 
         var isKept = false
         /// Called when the last follower leaves; set once the leader has left.
         var deserted: (@Sendable () -> Void)?
+        /// Whether another flight may not take its place: somebody waits for it, or may join it.
+        var isTaken: Bool { isOpen || !followers.isEmpty }
     }
 
     private struct State {
@@ -125,7 +127,7 @@ package final class Flights<Key: Hashable & Sendable, News: Sendable>: Sendable 
             }
             guard let flight = state.flights[key], flight.isOpen else {
                 // One that was shut has followers still, who must not be forgotten.
-                if let flight = state.flights[key], !flight.followers.isEmpty { return .leads(nil) }
+                if let flight = state.flights[key], flight.isTaken { return .leads(nil) }
                 return .leads(start(key, isOpen: true, &state))
             }
             state.next += 1
@@ -167,7 +169,7 @@ package final class Flights<Key: Hashable & Sendable, News: Sendable>: Sendable 
             state.next += 1
             let number = state.next
             // Changed where it is: a thousand followers are not copied for each one more.
-            if let index = state.flights.index(forKey: key), state.flights.values[index].isOpen {
+            if let index = state.flights.index(forKey: key), state.flights.values[index].isTaken {
                 state.flights.values[index].followers[number] = hear
                 let (flight, urgency) = (state.flights.values[index].number, state.flights.values[index].urgency)
                 // In one step with entering: who sees that somebody follows sees what that one allows.
@@ -193,7 +195,7 @@ package final class Flights<Key: Hashable & Sendable, News: Sendable>: Sendable 
         let (started, urgency) = state.withLock { state -> (Ticket?, FetchTicket?) in
             guard !state.isClosed else { return (nil, nil) }
             let ticket =
-                state.flights[key]?.isOpen == true ? nil : start(key, isOpen: true, &state, priority)
+                state.flights[key]?.isTaken == true ? nil : start(key, isOpen: true, &state, priority)
             state.flights[key]?.isKept = true
             return (ticket, state.flights[key]?.urgency)
         }

@@ -88,6 +88,13 @@ package struct Refusal: Hashable, Sendable {
         }
     }
 
+    /// What a client is told where there is no memory for a large tile.
+    package static var noRoom: Refusal {
+        var refusal = Refusal(status: 503, words: "Too many large tiles are being sent; ask again.")
+        refusal.retryAfter = 1
+        return refusal
+    }
+
     /// What a client is told when there is no tile, and nothing stored may stand in.
     static func after(_ failure: TileFill.Failure, retryAfter: Duration?) -> Refusal {
         var refusal =
@@ -102,12 +109,11 @@ package struct Refusal: Hashable, Sendable {
                 Refusal(status: 502, words: "The tile server answers with an error (304).")
             case .unusable(.body, _, _), .unusable(.incomplete, _, _):
                 Refusal(status: 502, words: "The tile server sent something that is no tile.")
-            case .noRoom:
-                Refusal(status: 503, words: "Too many large tiles are being sent; ask again.")
+            case .noRoom: noRoom
             case .unusable(.redirect, _, _), .hook, .forbidden:
                 Refusal(status: 502, words: "The tile cannot be had from the tile server.")
             }
-        refusal.retryAfter = retryAfter.map { Int(clamping: max(1, $0.components.seconds)) }
+        if let retryAfter { refusal.retryAfter = Int(clamping: max(1, retryAfter.components.seconds)) }
         return refusal
     }
 }

@@ -29,6 +29,7 @@ package struct ResourceKeys: Sendable {
     package func variant(of primary: TileKey, _ names: [HTTPField.Name], epoch: String, for request: HTTPFields)
         -> TileKey?
     {
+        // As above: what the store refuses has no key.
         guard case .resource(let resource) = primary.address,
             let selection = Vary.fields(names).selectionText(for: request),
             let address = try? ResourceAddress(

@@ -44,9 +44,11 @@ struct FlightsTests {
             Issue.record("joined")
             return
         }
-        #expect(flights.start(1, isOpen: true) == nil)
+        #expect(flights.start(1, isOpen: true) == nil && flights.keep(1, .refresh) == nil)
+        let other = flights.follow(1, .visible, nil) { heard.note("other \($0)") }
+        #expect(other?.leads == nil)
         flights.land(ticket, 7)
-        #expect(heard.words == ["told 7"] && flights.count == 0)
+        #expect(heard.words == ["told 7", "other 7"] && flights.count == 0)
     }
 
     @Test func theLastToLeaveDesertsItUnlessItIsKept() throws {

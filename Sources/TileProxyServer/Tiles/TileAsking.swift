@@ -336,7 +336,7 @@ final class TileAsking: @unchecked Sendable {
             // What is not in a file is in memory for as long as the slowest client reads it.
             if answer.body.count > Candidate.wholeUpTo {
                 owner = HeldBody(answer.body, within: service.budget)
-                guard owner != nil else { return .noTile(.noRoom, retryAfter: .seconds(1)) }
+                guard owner != nil else { return .noTile(.noRoom, retryAfter: nil) }
             }
             body = .memory(answer.body)
             if blob == nil, metadata.etag == nil { blob = answer.body.withUnsafeBytes { BlobDigest(hashing: $0) } }

@@ -236,7 +236,14 @@ package final class TileResponder {
             switch result {
             case .success(let data):
                 var tile = tile
-                tile.body = data.map { .memory($0) } ?? .none
+                tile.body = .none
+                if let data {
+                    // In memory for as long as this client reads it.
+                    guard let owner = HeldBody(data, within: service.budget) else {
+                        return me.value.send(TileReply(.noRoom, tile.status, of: source), source, .miss, exchange)
+                    }
+                    (tile.body, tile.owner) = (.memory(data), owner)
+                }
                 me.value.reply(tile, source, request, exchange)
             case .failure(let error):
                 service.failures.report(.error, "a stored tile cannot be read", ["error": "\(error)"])

@@ -26,7 +26,7 @@ package final class TileService: Sendable {
     let logger: Logger
     private let current: Locked<SourceTable>
     let decoder = TileDecoder()
-    /// For large tiles that are not stored and that clients are still reading.
+    /// For large tiles that are in memory while clients read them: not stored, or read whole to be looked at.
     let budget = StagingBudget(limit: 256 << 20)
     let failures: RepeatedFailures
 

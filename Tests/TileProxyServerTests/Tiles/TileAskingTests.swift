@@ -173,4 +173,22 @@ struct TileAskingTests {
             while !lab.service.budget.isUnused { await Task.yield() }
         }
     }
+
+    /// What a tile is, where its server does not say, is found out by its bytes: each client has a copy of them.
+    @Test
+    func storedTilesThatAreReadWholeAreBoundedInMemoryToo() async throws {
+        let body = TileLab.png(String(repeating: "x", count: 200 << 10))
+        try await TileLab.with(origin: { _ in
+            TileLab.Answer(fields: [.cacheControl: "max-age=60"], body: body)
+        }) { lab async throws in
+            let all = 256 << 20
+            let first = try await lab.get("/tiles/osm/3/4/2.png")
+            #expect(first.body == body && first[.contentType] == "image/png")
+            while !lab.service.budget.isUnused { await Task.yield() }
+            #expect(lab.service.budget.take(all))
+            #expect(try await lab.get("/tiles/osm/3/4/2.png").status == 503)
+            lab.service.budget.give(all)
+            #expect(try await lab.get("/tiles/osm/3/4/2.png").body == body)
+        }
+    }
 }
