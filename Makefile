@@ -1,8 +1,10 @@
 # `make run` shows the main job; `make test` checks everything. Both set up what they need.
 SHELL := /bin/bash
+# For Package.swift: the programs, the servers and the tests too, not only what an app is given.
+export TILECACHE_TOOLS := 1
 STRICT := TILECACHE_STRICT=1 SCRATCH=.build-strict
 
-.PHONY: help setup build run serve test lint check-imports check-model check-format check-readme check-page check-mapkit \
+.PHONY: help setup build run serve test lint check-imports check-model check-format check-readme check-page check-mapkit check-app \
 	bench check-instructions bench-proxy soak-proxy tsan docs clean
 
 help: ## lists the targets
@@ -34,6 +36,7 @@ test: setup check-imports lint ## builds without warnings, runs all tests and ch
 	@$(BUILT) Scripts/check-examples.sh
 	@$(BUILT) Scripts/check-page.sh
 	@$(BUILT) Scripts/check-mapkit.sh
+	@Scripts/check-app.sh
 	@echo "make test: all passed"
 
 lint: ## checks the format
@@ -61,6 +64,9 @@ check-mapkit: setup ## compiles the MapKit adapter against a stand-in for MapKit
 	$(STRICT_BUILD)
 	@$(STRICT) Scripts/run-tests.sh --filter TileCacheMapKitTests
 	@$(BUILT) Scripts/check-mapkit.sh
+
+check-app: setup ## resolves and builds what an app is given, in a package of its own
+	@Scripts/check-app.sh
 
 bench: setup ## measures everything; ARGS="--quick" is a look, others go to Scripts/bench.py
 	@Scripts/bench.sh $(ARGS)

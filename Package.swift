@@ -1,4 +1,4 @@
-// swift-tools-version: 6.1
+// swift-tools-version: 6.2
 import PackageDescription
 
 /// One set of compiler settings for every target: Swift 6 mode and the upcoming features that keep imports honest.
@@ -13,6 +13,18 @@ if Context.environment["TILECACHE_STRICT"] != nil {
     settings.append(.unsafeFlags(["-warnings-as-errors", "-enable-testing"]))
 }
 
+/// Whether the package's programs, its servers and all tests are wanted, with what only they depend on.
+///
+/// `make` sets it. An app that depends on the package resolves none of that.
+let tools = Context.environment["TILECACHE_TOOLS"] != nil
+
+#if os(Linux)
+/// Where zlib's flags come from; Apple's SDKs have it where the compiler looks.
+let zlib: String? = "zlib"
+#else
+let zlib: String? = nil
+#endif
+
 let package = Package(
     name: "swift-tile-cache",
     platforms: [.macOS(.v13), .iOS(.v16), .tvOS(.v16), .visionOS(.v1)],
@@ -24,18 +36,18 @@ let package = Package(
         .library(name: "TileCacheArchive", targets: ["TileCacheArchive"]),
         .library(name: "TileCacheMapKit", targets: ["TileCacheMapKit"]),
         .library(name: "TileImaging", targets: ["TileImaging"]),
-        .executable(name: "tilegc", targets: ["tilegc"]),
-        .executable(name: "tileproxy", targets: ["tileproxy"]),
+    ],
+    traits: [
+        .trait(name: "NIO", description: "TileCacheNIO: a transport over async-http-client, for servers and Linux."),
+        .trait(name: "MBTiles", description: "MBTiles files in TileArchive and TileCacheArchive, over GRDB (SQLite)."),
+        .default(enabledTraits: tools ? ["NIO", "MBTiles"] : []),
     ],
     dependencies: [
-        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
-        .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
         .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.6"),
         .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
         .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
-        .package(url: "https://github.com/jpsim/Yams", from: "6.2.2"),
     ],
     targets: [
         .systemLibrary(
@@ -44,7 +56,7 @@ let package = Package(
             providers: [.apt(["libssl-dev"]), .brew(["openssl@3"])]),
         .systemLibrary(
             name: "CZlib",
-            pkgConfig: "zlib",
+            pkgConfig: zlib,
             providers: [.apt(["zlib1g-dev"]), .brew(["zlib"])]),
         .target(
             name: "TileGeometry",
@@ -62,8 +74,8 @@ let package = Package(
             dependencies: [
                 "TileStore",
                 "ContentCoding",
-                .product(name: "GRDB", package: "GRDB.swift"),
-                .product(name: "GRDBSQLite", package: "GRDB.swift"),
+                .product(name: "GRDB", package: "GRDB.swift", condition: .when(traits: ["MBTiles"])),
+                .product(name: "GRDBSQLite", package: "GRDB.swift", condition: .when(traits: ["MBTiles"])),
             ],
             swiftSettings: settings),
         .target(
@@ -75,13 +87,85 @@ let package = Package(
             dependencies: ["TileStore", "CTileImaging"],
             swiftSettings: settings),
         .target(
+            name: "HTTPCaching",
+            dependencies: [.product(name: "HTTPTypes", package: "swift-http-types")],
+            swiftSettings: settings),
+        .target(
+            name: "CacheEngine",
+            dependencies: [
+                "TileStore",
+                "HTTPCaching",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+            ],
+            swiftSettings: settings),
+        .target(
+            name: "TileCache",
+            dependencies: [
+                "TileStore",
+                "HTTPCaching",
+                "CacheEngine",
+                "ContentCoding",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+            ],
+            swiftSettings: settings),
+        .target(
+            name: "TileCacheNIO",
+            dependencies: [
+                "TileCache",
+                "TileStore",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "AsyncHTTPClient", package: "async-http-client", condition: .when(traits: ["NIO"])),
+                .product(name: "NIOCore", package: "swift-nio", condition: .when(traits: ["NIO"])),
+                .product(name: "NIOHTTP1", package: "swift-nio", condition: .when(traits: ["NIO"])),
+                .product(name: "NIOPosix", package: "swift-nio", condition: .when(traits: ["NIO"])),
+                .product(name: "NIOSSL", package: "swift-nio-ssl", condition: .when(traits: ["NIO"])),
+            ],
+            swiftSettings: settings),
+        .target(
+            name: "TileCacheArchive",
+            dependencies: ["TileArchive", "TileCache", "TileStore"],
+            swiftSettings: settings),
+        .target(
+            name: "TileCacheMapKit",
+            dependencies: [
+                "TileCache", "TileStore",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+            ],
+            swiftSettings: settings),
+        .executableTarget(
+            name: "OfflineMap",
+            dependencies: [
+                "TileCache",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+            ],
+            path: "Examples/OfflineMap",
+            packageAccess: false,
+            swiftSettings: settings),
+        .executableTarget(
+            name: "StoreATile",
+            dependencies: ["TileStore"],
+            path: "Examples/StoreATile",
+            packageAccess: false,
+            swiftSettings: settings),
+    ],
+    swiftLanguageModes: [.v6]
+)
+
+if tools {
+    package.products += [
+        .executable(name: "tilegc", targets: ["tilegc"]),
+        .executable(name: "tileproxy", targets: ["tileproxy"]),
+    ]
+    package.dependencies += [
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+        .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+        .package(url: "https://github.com/jpsim/Yams", from: "6.2.2"),
+    ]
+    package.targets += [
+        .target(
             name: "TileStoreTesting",
             dependencies: ["TileStore"],
             path: "Tests/Support/TileStoreTesting",
-            swiftSettings: settings),
-        .target(
-            name: "HTTPCaching",
-            dependencies: [.product(name: "HTTPTypes", package: "swift-http-types")],
             swiftSettings: settings),
         .target(
             name: "HTTPWire",
@@ -117,41 +201,6 @@ let package = Package(
             ],
             swiftSettings: settings),
         .target(
-            name: "CacheEngine",
-            dependencies: [
-                "TileStore",
-                "HTTPCaching",
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-            ],
-            swiftSettings: settings),
-        .target(
-            name: "TileCache",
-            dependencies: [
-                "TileStore",
-                "HTTPCaching",
-                "CacheEngine",
-                "ContentCoding",
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-            ],
-            swiftSettings: settings),
-        .target(
-            name: "TileCacheNIO",
-            dependencies: [
-                "TileCache",
-                "TileStore",
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-                .product(name: "AsyncHTTPClient", package: "async-http-client"),
-                .product(name: "NIOCore", package: "swift-nio"),
-                .product(name: "NIOHTTP1", package: "swift-nio"),
-                .product(name: "NIOPosix", package: "swift-nio"),
-                .product(name: "NIOSSL", package: "swift-nio-ssl"),
-            ],
-            swiftSettings: settings),
-        .target(
-            name: "TileCacheArchive",
-            dependencies: ["TileArchive", "TileCache", "TileStore"],
-            swiftSettings: settings),
-        .target(
             name: "TileCacheTesting",
             dependencies: [
                 "TileStore",
@@ -162,13 +211,6 @@ let package = Package(
                 .product(name: "NIOSSL", package: "swift-nio-ssl"),
             ],
             path: "Tests/Support/TileCacheTesting",
-            swiftSettings: settings),
-        .target(
-            name: "TileCacheMapKit",
-            dependencies: [
-                "TileCache", "TileStore",
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-            ],
             swiftSettings: settings),
         .executableTarget(
             name: "transport-bench",
@@ -221,21 +263,6 @@ let package = Package(
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),
             ],
-            swiftSettings: settings),
-        .executableTarget(
-            name: "OfflineMap",
-            dependencies: [
-                "TileCache",
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-            ],
-            path: "Examples/OfflineMap",
-            packageAccess: false,
-            swiftSettings: settings),
-        .executableTarget(
-            name: "StoreATile",
-            dependencies: ["TileStore"],
-            path: "Examples/StoreATile",
-            packageAccess: false,
             swiftSettings: settings),
         .testTarget(
             name: "TileGeometryTests",
@@ -363,9 +390,8 @@ let package = Package(
                 .product(name: "NIOPosix", package: "swift-nio"),
             ],
             swiftSettings: settings),
-    ],
-    swiftLanguageModes: [.v6]
-)
+    ]
+}
 
 if Context.environment["TILECACHE_DOCS"] != nil {
     // Only for `make docs`: nobody who depends on the package needs it.

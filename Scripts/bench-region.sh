@@ -2,6 +2,7 @@
 # A region through `tilegc seed` against curl fetching the same tiles from the same local origin, 16 at once; then the same
 # region again, all of it stale. Prints the median of some rounds and the ratio that Docs/benchmarks.md reports.
 set -euo pipefail
+export TILECACHE_TOOLS=1
 cd "$(dirname "$0")/.."
 rounds=${1:-5}
 scratch=${SCRATCH:-.build}
@@ -33,10 +34,12 @@ for round in $(seq "$rounds"); do
 done
 curl=$(cut -d' ' -f1 "$work/curl.times" | median)
 seeded=$(cut -d' ' -f1 "$work/seed.times" | median)
-cpu=$(awk '{ print ($2 + $3) * 1e6 / '"$count"' }' "$work/seed.times" | median)
-awk -v c="$curl" -v s="$seeded" -v n="$count" -v cpu="$cpu" 'BEGIN {
-    printf "region: %d tiles, curl %.2f s (%.0f/s), tilegc seed %.2f s (%.0f/s, %.0f µs of processor a tile): %.2fx\n",
-        n, c, n / c, s, n / s, cpu, c / s }'
+cpu() { awk '{ print ($2 + $3) * 1e6 / '"$count"' }' "$work/$1.times" | median; }
+# Of the two in the same round, as a machine may be slower in one round than in the next.
+ratio=$(paste -d' ' "$work/seed.times" "$work/curl.times" | awk '{ print ($2 + $3) / ($5 + $6) }' | median)
+awk -v c="$curl" -v s="$seeded" -v n="$count" -v a="$(cpu curl)" -v b="$(cpu seed)" -v r="$ratio" 'BEGIN {
+    printf "region: %d tiles, curl %.2f s (%.0f/s), tilegc seed %.2f s (%.0f/s): %.2fx\n", n, c, n / c, s, n / s, c / s
+    printf "processor: curl %.0f µs a tile, tilegc seed %.0f: %.2fx\n", a, b, r }'
 
 "$bin/tilegc" expire "$work/cache-1" --all >/dev/null
 blobs=$("$bin/tilegc" stats "$work/cache-1" --json | jq .blobs)

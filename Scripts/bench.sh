@@ -2,6 +2,7 @@
 # All benchmarks: one table, one JSON file, one picture. Takes about half an hour, with --ten-million an hour and 30 GB of
 # disk; --quick is a look of some minutes. Options go to bench.py; --work DIR chooses the file system.
 set -euo pipefail
+export TILECACHE_TOOLS=1
 cd "$(dirname "$0")/.."
 # LMDB is a peer where it is installed.
 if [ -z "${BENCH_LMDB:-}" ]; then

@@ -2,6 +2,7 @@
 # A region seeded from a server, exported, and read tile for tile by programs that are not ours: PyPI's pmtiles, SQLite's own
 # shell, GDAL. What is not installed is left out and named; PYTHON chooses the interpreter that has pmtiles.
 set -euo pipefail
+export TILECACHE_TOOLS=1
 cd "$(dirname "$0")/.."
 scratch=${SCRATCH:-.build}
 configuration=${CONFIGURATION:-release}

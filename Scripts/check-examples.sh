@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds and runs the programs in Examples/; each ends with an error if something is not as it says.
 set -euo pipefail
+export TILECACHE_TOOLS=1
 cd "$(dirname "$0")/.."
 scratch=${SCRATCH:-.build}
 [ -n "${NO_BUILD:-}" ] || swift build -c release --product OfflineMap --scratch-path "$scratch"

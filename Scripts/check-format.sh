@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Reads a cache with a second reader, written from Docs/on-disk-format.md, and compares with what tilegc says.
 set -euo pipefail
+export TILECACHE_TOOLS=1
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 work=$(mktemp -d)

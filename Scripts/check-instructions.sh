@@ -6,6 +6,7 @@
 #
 #   check-instructions.sh [--update] [--runs N]
 set -euo pipefail
+export TILECACHE_TOOLS=1
 cd "$(dirname "$0")/.."
 update="" runs=1
 while [ $# -gt 0 ]; do

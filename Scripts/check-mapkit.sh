@@ -3,6 +3,7 @@
 # This script, which runs after it, checks the rest: the portable part compiles without MapKit, and the code that only Apple
 # platforms compile parses.
 set -euo pipefail
+export TILECACHE_TOOLS=1
 cd "$(dirname "$0")/.."
 [ "$(uname)" = Linux ] || { echo "check-mapkit: this system has a MapKit of its own; run swift test"; exit 0; }
 

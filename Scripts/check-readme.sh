@@ -3,6 +3,7 @@
 # temporary folder, with tilegc on the PATH. `make` commands are checked to be targets; they are too slow to run here.
 # The library example is run too, and links to files must lead to files.
 set -euo pipefail
+export TILECACHE_TOOLS=1
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 work=$(mktemp -d)

@@ -2,6 +2,7 @@
 # The main job on real tiles, for a person to watch: import, look, check, bound, get out again. Stops at the first
 # step that does not do what it says. Everything is made in ./run, which is emptied first.
 set -euo pipefail
+export TILECACHE_TOOLS=1
 cd "$(dirname "$0")/.."
 root=$PWD
 

@@ -7,6 +7,7 @@
 # PORT chooses the proxy's port (8080; with a command a free one), LEAFLET where the page gets Leaflet from, PUBLIC_URL
 # how clients reach the proxy.
 set -euo pipefail
+export TILECACHE_TOOLS=1
 cd "$(dirname "$0")/.."
 root=$PWD
 port=${PORT:-$([ $# = 0 ] && echo 8080 || echo 0)}

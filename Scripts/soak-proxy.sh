@@ -3,6 +3,7 @@
 # fails one time in twenty. Fails if an error was served that the cache could have answered, if a body was wrong, if memory
 # or descriptors grow, or if `tilegc verify` finds anything at the end.
 set -euo pipefail
+export TILECACHE_TOOLS=1
 cd "$(dirname "$0")/.."
 minutes=${1:-30}
 [ $# = 0 ] || shift

@@ -123,12 +123,28 @@ public enum ArchiveFormat: String, Sendable, CaseIterable, CustomStringConvertib
     ///
     /// - Parameter path: A path; for ``folder`` also a template such as `tiles/{z}/{x}/{y}.png`, with `{-y}` for rows that
     ///   count from the south.
-    /// - Throws: ``ArchiveError`` that says what the file is instead.
+    /// - Throws: ``ArchiveError`` that says what the file is instead; `unsupported` for ``mbtiles`` where the package's trait
+    ///   `MBTiles` is off.
     public func open(_ path: String) throws -> any ArchiveReader {
         switch self {
-        case .folder: try FolderReader(path)
-        case .mbtiles: try MBTilesReader(path)
-        case .pmtiles: try PMTilesReader(path)
+        case .folder: return try FolderReader(path)
+        case .mbtiles:
+            #if MBTiles
+            return try MBTilesReader(path)
+            #else
+            throw ArchiveError.withoutMBTiles(path)
+            #endif
+        case .pmtiles: return try PMTilesReader(path)
         }
+    }
+
+    /// Makes a package at a path; a folder is no package.
+    func writer(_ path: String) throws -> any ArchiveWriter {
+        guard self == .mbtiles else { return try PMTilesWriter(path) }
+        #if MBTiles
+        return try MBTilesWriter(path)
+        #else
+        throw ArchiveError.withoutMBTiles(path)
+        #endif
     }
 }

@@ -1,3 +1,4 @@
+#if NIO
 import AsyncHTTPClient
 import HTTPTypes
 import NIOCore
@@ -99,3 +100,4 @@ final class AnswerCollector: HTTPClientResponseDelegate, @unchecked Sendable {
         body.reserveCapacity(min(max(0, length), 1 << 20))
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if NIO
 import AsyncHTTPClient
 import HTTPTypes
 public import NIOCore
@@ -159,3 +160,4 @@ extension TimeAmount {
         self = .seconds(min(seconds, 1 << 31)) + .nanoseconds(attoseconds / 1_000_000_000)
     }
 }
+#endif

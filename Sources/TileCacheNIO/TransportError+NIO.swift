@@ -1,3 +1,4 @@
+#if NIO
 import AsyncHTTPClient
 import NIOCore
 import NIOHTTP1
@@ -96,3 +97,4 @@ extension TransportError {
             : TransportError(.connection, "\(host): the connection ended before an answer", cause: cause)
     }
 }
+#endif

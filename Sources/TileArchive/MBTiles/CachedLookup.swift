@@ -1,3 +1,4 @@
+#if MBTiles
 import GRDBSQLite
 import TileStore
 
@@ -87,3 +88,4 @@ final class CachedLookup: Sendable {
         }
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if MBTiles
 import GRDB
 import GRDBSQLite
 import TileStore
@@ -146,3 +147,4 @@ extension ArchiveError {
         }
     }
 }
+#endif

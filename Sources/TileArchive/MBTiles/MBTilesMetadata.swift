@@ -1,3 +1,4 @@
+#if MBTiles
 import GRDB
 
 #if canImport(FoundationEssentials)
@@ -90,3 +91,4 @@ struct MBTilesMetadata {
         return rows
     }
 }
+#endif

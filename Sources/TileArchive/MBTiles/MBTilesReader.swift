@@ -1,3 +1,4 @@
+#if MBTiles
 import GRDB
 import TileStore
 
@@ -200,3 +201,4 @@ package final class MBTilesReader: GlancingReader, StoppableReader {
         }
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if MBTiles
 import GRDB
 import TileStore
 
@@ -104,3 +105,4 @@ final class MBTilesSession: Sendable {
         }
     }
 }
+#endif

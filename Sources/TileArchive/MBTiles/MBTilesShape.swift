@@ -1,3 +1,4 @@
+#if MBTiles
 import GRDB
 
 /// Where an MBTiles file has its tiles, and how to ask for them.
@@ -107,3 +108,4 @@ struct MBTilesShape: Sendable {
         }
     }
 }
+#endif

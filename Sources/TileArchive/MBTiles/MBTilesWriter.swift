@@ -1,3 +1,4 @@
+#if MBTiles
 import GRDB
 
 #if canImport(FoundationEssentials)
@@ -115,3 +116,4 @@ final class MBTilesWriter: ArchiveWriter {
         }
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if MBTiles
 import GRDBSQLite
 import TileStore
 
@@ -158,3 +159,4 @@ private struct OpenPageCacheFile {
         file?.withMemoryRebound(to: OpenPageCacheFile.self, capacity: 1) { $0.pointee.file }
     }
 }
+#endif

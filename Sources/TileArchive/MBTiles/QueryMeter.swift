@@ -1,3 +1,4 @@
+#if MBTiles
 import GRDB
 import GRDBSQLite
 
@@ -76,3 +77,4 @@ final class QueryMeter {
         return try withExtendedLifetime(self) { try body() }
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if MBTiles
 import GRDB
 
 #if canImport(Glibc)
@@ -79,3 +80,4 @@ enum ReplacedDatabase {
         try queue.close()
     }
 }
+#endif

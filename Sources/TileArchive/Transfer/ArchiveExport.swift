@@ -58,8 +58,7 @@ public struct ArchiveExport {
         do {
             var plan = try plan(selection, filter, observer, &report)
             guard plan.count > 0 else { return report }
-            let writer: any ArchiveWriter =
-                format == .mbtiles ? try MBTilesWriter(path) : try PMTilesWriter(path)
+            let writer = try format.writer(path)
             // MBTiles' readers look at each tile; PMTiles says once for all how tiles are compressed.
             let packing = try format == .mbtiles ? .eachTile : PackagePlan.Packing.all(compression(plan))
             let tiles = try plan.numbered(packing)
