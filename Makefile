@@ -5,7 +5,7 @@ export TILECACHE_TOOLS := 1
 STRICT := TILECACHE_STRICT=1 SCRATCH=.build-strict
 
 .PHONY: help setup build run serve test lint check-imports check-model check-format check-readme check-page check-mapkit check-app \
-	bench check-instructions bench-proxy soak-proxy tsan docs clean
+	test-apple build-apple bench check-instructions bench-proxy soak-proxy tsan docs clean
 
 help: ## lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +64,13 @@ check-mapkit: setup ## compiles the MapKit adapter against a stand-in for MapKit
 	$(STRICT_BUILD)
 	@$(STRICT) Scripts/run-tests.sh --filter TileCacheMapKitTests
 	@$(BUILT) Scripts/check-mapkit.sh
+
+test-apple: ## builds and tests on macOS
+	swift test -c release -Xswiftc -enable-testing --scratch-path .build-apple
+
+build-apple: ## builds the libraries for a simulator; PLATFORM is iOS, tvOS or visionOS
+	env -u TILECACHE_TOOLS xcodebuild build -quiet -scheme swift-tile-cache-Package \
+		-destination "generic/platform=$(PLATFORM) Simulator"
 
 check-app: setup ## resolves and builds what an app is given, in a package of its own
 	@Scripts/check-app.sh

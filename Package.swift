@@ -21,8 +21,11 @@ let tools = Context.environment["TILECACHE_TOOLS"] != nil
 #if os(Linux)
 /// Where zlib's flags come from; Apple's SDKs have it where the compiler looks.
 let zlib: String? = "zlib"
+/// What an app's review on Apple's platforms asks of targets that look at files' times and the free space.
+let (privacy, withoutPrivacy): ([Resource], [String]) = ([], ["PrivacyInfo.xcprivacy"])
 #else
 let zlib: String? = nil
+let (privacy, withoutPrivacy): ([Resource], [String]) = ([.copy("PrivacyInfo.xcprivacy")], [])
 #endif
 
 let package = Package(
@@ -64,6 +67,8 @@ let package = Package(
         .target(
             name: "TileStore",
             dependencies: ["TileGeometry", .target(name: "CLibcrypto", condition: .when(platforms: [.linux]))],
+            exclude: withoutPrivacy,
+            resources: privacy,
             swiftSettings: settings),
         .target(
             name: "ContentCoding",
@@ -77,6 +82,8 @@ let package = Package(
                 .product(name: "GRDB", package: "GRDB.swift", condition: .when(traits: ["MBTiles"])),
                 .product(name: "GRDBSQLite", package: "GRDB.swift", condition: .when(traits: ["MBTiles"])),
             ],
+            exclude: withoutPrivacy,
+            resources: privacy,
             swiftSettings: settings),
         .target(
             name: "CTileImaging",
