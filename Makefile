@@ -91,7 +91,7 @@ tsan: setup ## runs the tests under the thread sanitizer, with fewer seeds
 	TILE_SEEDS=$${TILE_SEEDS:-40} swift test --sanitize=thread --scratch-path .build-tsan
 
 docs: setup ## builds the libraries' documentation into .build-docs/html
-	for target in TileGeometry TileStore TileCache TileCacheMapKit; do \
+	for target in TileGeometry TileStore CacheEngine TileCache TileCacheMapKit; do \
 		mkdir -p .build-docs/html/$$target; \
 		TILECACHE_DOCS=1 swift package --scratch-path .build-docs \
 			--allow-writing-to-directory .build-docs/html/$$target generate-documentation --target $$target \

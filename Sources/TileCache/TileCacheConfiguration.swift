@@ -10,7 +10,7 @@ public struct TileCacheConfiguration: Sendable {
     /// Never more than the transport has connections for (``TileTransport/requestsPerHost``): what waits inside the
     /// transport already spends its ``TileSource/timeout``. Raise both, if more are wanted.
     public var requestsPerHost = 6
-    /// So many of ``requestsPerHost`` are only for tiles that somebody looks at (``FetchPriority/visible``); `nil` for a
+    /// So many of ``requestsPerHost`` are only for tiles that somebody looks at (`FetchPriority.visible`); `nil` for a
     /// third of them.
     ///
     /// Without any, a download or a prefetch that has all its requests under way makes a visible tile wait for one of

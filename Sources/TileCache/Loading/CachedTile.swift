@@ -10,7 +10,7 @@ public import Foundation
 /// A tile as the cache gives it: bytes, and what is known about them.
 ///
 /// A tile that the server says does not exist is one too: ``isAbsent`` is true and ``data`` is `nil`. A tile that nobody
-/// could get is no tile but an error, or `nil` with ``LoadMode/cacheOnly``.
+/// could get is no tile but an error, or `nil` with `LoadMode.cacheOnly`.
 public struct CachedTile: Sendable {
     /// Under which key the cache has it.
     public let key: TileKey

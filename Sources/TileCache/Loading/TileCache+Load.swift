@@ -16,7 +16,7 @@ extension TileCache {
     ///   - mode: Whether cache or server comes first.
     ///   - priority: How urgent it is if it has to be fetched.
     /// - Returns: The tile, or the knowledge that it does not exist (``CachedTile/isAbsent``). `nil` only with
-    ///   ``LoadMode/cacheOnly``, for what is not there. A source of ``LocalTiles`` answers for itself in every mode.
+    ///   `LoadMode.cacheOnly`, for what is not there. A source of ``LocalTiles`` answers for itself in every mode.
     /// - Throws: ``TileCacheError`` if there is no way to get it; `CancellationError`; `StoreError` if the cache fails.
     public func tile(
         _ source: TileSource, z: Int, x: Int, y: Int, scale: Int = 1, mode: LoadMode = .standard,

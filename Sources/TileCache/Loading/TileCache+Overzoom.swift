@@ -48,7 +48,7 @@ extension TileCache {
     /// its entity tag. It is used only while that is what the ancestor has: a changed ancestor makes it a miss. It is as
     /// fresh as its ancestor, and is not stored where the ancestor is not.
     /// - Parameter exact: How a server gets a tile of its source; `nil` for the cache's own way.
-    /// - Returns: `nil` only with ``LoadMode/cacheOnly``.
+    /// - Returns: `nil` only with `LoadMode.cacheOnly`.
     /// - Throws: As ``tile(_:_:mode:priority:)``; ``TileCacheError/Code/outOfBounds`` for a tile too far past the source's
     ///   last zoom, ``TileCacheError/Code/badBody`` if no picture can be made of any ancestor, with the magnifier's error for
     ///   the nearest one as its cause.

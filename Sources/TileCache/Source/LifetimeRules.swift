@@ -40,6 +40,6 @@ public struct LifetimeRules: Hashable, Sendable {
 public enum OfflineUse: Hashable, Sendable {
     /// Only where the server's directives allow it; tiles that a region pins always.
     case whenAllowed
-    /// Always, marked ``StaleReason/offline``.
+    /// Always, marked `StaleReason.offline`.
     case always
 }

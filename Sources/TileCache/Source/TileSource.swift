@@ -69,7 +69,7 @@ public struct TileSource: Sendable {
 
     /// Describes a source of tiles that this machine has.
     ///
-    /// Every ``LoadMode`` gives what is there; a tile that is not there is absent (404). Regions of it need no download.
+    /// Every `LoadMode` gives what is there; a tile that is not there is absent (404). Regions of it need no download.
     /// - Parameters:
     ///   - name: 1 to 64 characters of `A-Z a-z 0-9 . _ -`.
     ///   - local: Where the tiles are.
