@@ -37,7 +37,9 @@ package struct Fill: Sendable {
         indirect case head(HTTPResponse, length: Int64?, requestedAt: HTTPDate)
         /// What had to be done to the store before the answer goes on is done.
         case settled
-        /// The body is too large to be collected, there is no room for it, or the disk does not take it.
+        /// The answer to ``Action/makeRoom(length:)``.
+        case room(Room)
+        /// The body turns out too large to be collected, there is no more room for it, or the disk does not take it.
         case tooMuch
         /// The answer is complete.
         case ended
@@ -63,8 +65,18 @@ package struct Fill: Sendable {
         case drop
         /// To the owner, at its speed.
         case relay
-        /// Towards the store at the origin's speed, up to a limit, and to the owner at its own speed.
-        case collect(limit: Int)
+        /// Towards the store at the origin's speed, as far as there is room, and to the owner at its own speed.
+        case collect
+    }
+
+    /// What room there is for a body that is to be stored.
+    package enum Room: Hashable, Sendable {
+        /// None: it is larger than what is stored, or others have the room.
+        case none
+        /// Some; as its length is not known, it may turn out too small.
+        case asFarAsItGoes
+        /// Enough for all of it, and it is kept for it.
+        case whole
     }
 
     /// What is to be done.
@@ -86,6 +98,8 @@ package struct Fill: Sendable {
         /// Before the answer goes on: wait for what is being stored for these URLs and let nothing from before be stored
         /// for them any more, then do this to the store. The origin is read no further; ``Event/settled`` follows.
         indirect case settle([TileKey], StoreJob)
+        /// Make room for a body that is to be stored, of this length if it is known; ``Event/room(_:)`` follows.
+        case makeRoom(length: Int64?)
         /// Where the body goes.
         case route(Route)
         /// Let nobody join any more: the answer is for those who have asked by now.
@@ -116,6 +130,8 @@ package struct Fill: Sendable {
         case asked
         /// The head is there, and the store is being changed before it goes on.
         case settling(HTTPResponse, length: Int64?, OriginDecision.StoreIntent?)
+        /// Room is being made for the body.
+        case makingRoom(HTTPResponse, length: Int64?, OriginDecision.StoreIntent)
         /// The body goes to the owner, and to nobody else.
         case relaying
         case collecting(OriginDecision.StoreIntent)
@@ -185,6 +201,8 @@ package struct Fill: Sendable {
         case (.head(let response, let length, let requestedAt), .asked):
             return head(response, length, requestedAt, now)
         case (.settled, .settling(let response, let length, let intent)): return pass(response, length, intent, now)
+        case (.room(let room), .makingRoom(let response, let length, let intent)):
+            return handOn(response, length, room == .none ? nil : intent, isRoomCertain: room == .whole, now)
         case (.tooMuch, .collecting): return stopCollecting()
         case (.ended, .relaying): return end(.alone, [.tellOwner(.ended)])
         case (.ended, .collecting(let intent)):
@@ -199,7 +217,7 @@ package struct Fill: Sendable {
         case (.ownerLeft(let others), _): return ownerLeft(others: others)
         case (.deserted, .looking), (.deserted, .asked): return end(.again, [.cancelOrigin])
         case (.deserted, .collecting): return [.startForgetting]
-        case (.deserted, .settling):
+        case (.deserted, .settling), (.deserted, .makingRoom):
             isDeserted = true
             return []
         case (.forgotten, .collecting): return end(.again, [.cancelOrigin])
@@ -290,7 +308,23 @@ package struct Fill: Sendable {
         _ response: HTTPResponse, _ length: Int64?, _ intent: OriginDecision.StoreIntent?, _ now: HTTPDate
     ) -> [Action] {
         let isTooLarge = length.map { $0 > Int64(use.storedBodyBytes) } ?? false
-        let intent = request.method == .get && !isTooLarge ? intent : nil
+        guard let intent, request.method == .get, !isTooLarge else {
+            return handOn(response, length, nil, isRoomCertain: false, now)
+        }
+        state = .makingRoom(response, length: length, intent)
+        return [.makeRoom(length: isBodiless(response.status.code) ? 0 : length)]
+    }
+
+    /// Hands the head on, and says where the body goes.
+    ///
+    /// - Parameters:
+    ///   - intent: What is to be stored of it, where there is room.
+    ///   - isRoomCertain: Whether the room is enough: only then the head, which goes out before the body has come, may say
+    ///     that the answer is stored.
+    private mutating func handOn(
+        _ response: HTTPResponse, _ length: Int64?, _ intent: OriginDecision.StoreIntent?, isRoomCertain: Bool,
+        _ now: HTTPDate
+    ) -> [Action] {
         let isOfUse = intent.map { use.sharesOutcomes || $0.isReusable(at: now) } ?? false
         var actions = remember(wasOfUse: isOfUse)
         if !isOfUse { actions.append(.sendFollowersAway(.alone)) }
@@ -298,7 +332,7 @@ package struct Fill: Sendable {
         status.forward = forwarding.cause
         // What is stored and later by its `Date` stays.
         let stays = first.candidate.map { intent?.metadata.isOlder(than: $0.entry.metadata) ?? false } ?? false
-        status.stored = intent != nil && !stays
+        status.stored = intent != nil && isRoomCertain && !stays
         if first.candidate != nil { status.forwardStatus = response.status.code }
         if let intent { status.timeToLive = HTTPDate(intent.metadata.expires).seconds(since: now) }
         actions.append(.tellOwner(.head(response, length: length, status)))
@@ -306,7 +340,7 @@ package struct Fill: Sendable {
             state = .collecting(intent)
             if use.sharesOutcomes, !intent.isReusable(at: now) { actions.append(.admitNobody) }
             let forgetting: [Action] = isDeserted ? [.startForgetting] : []
-            return actions + [.route(.collect(limit: use.storedBodyBytes))] + forgetting
+            return actions + [.route(.collect)] + forgetting
         }
         guard hasOwner else { return end(.alone, actions + [.cancelOrigin]) }
         state = .relaying
@@ -411,7 +445,7 @@ package struct Fill: Sendable {
         switch state {
         // The answer is there; what becomes of its connection does not matter.
         case .storing, .updating, .over: return []
-        case .idle, .looking, .asked, .settling, .relaying, .collecting: break
+        case .idle, .looking, .asked, .settling, .makingRoom, .relaying, .collecting: break
         }
         var actions: [Action] = []
         if trouble.isOrigins(hasHead: hasHead) {
@@ -429,7 +463,7 @@ package struct Fill: Sendable {
         // What is being stored, or taken back, is worth having all the same; but an origin may take its time for ever.
         case .collecting: return others ? [] : [.startForgetting]
         case .storing, .updating: return []
-        case .settling:
+        case .settling, .makingRoom:
             isDeserted = !others
             return []
         case .looking, .asked:

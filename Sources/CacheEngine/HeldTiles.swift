@@ -9,7 +9,9 @@ package import Foundation
 /// Tiles that were fetched and could not be stored, kept in memory for a while: a full disk must not make every look a
 /// request.
 ///
-/// Bounded: at most 16 MiB, 4,096 tiles and five minutes each; the oldest go first.
+/// Bounded: in bytes together, whatever the size of each; at most 4,096 tiles, and five minutes each. The oldest go first.
+///
+/// It answers those who come later. Who waits already hears of the tile, stored or not, from its flight.
 package final class HeldTiles: Sendable {
     private struct Held {
         var tile: StoredTile
@@ -40,8 +42,8 @@ package final class HeldTiles: Sendable {
         }
     }
 
-    package static let mostBytes = 16 << 20
     package static let mostTiles = 4096
+    private let mostBytes: Int
     /// What a tile counts besides its bytes.
     private static let overhead = 512
     private static let nanoseconds: UInt64 = 300_000_000_000
@@ -49,8 +51,13 @@ package final class HeldTiles: Sendable {
     private let state = Locked(State())
     private let ticks: @Sendable () -> UInt64
 
-    /// - Parameter ticks: Nanoseconds of a clock that never goes back.
-    package init(ticks: @escaping @Sendable () -> UInt64) { self.ticks = ticks }
+    /// - Parameters:
+    ///   - mostBytes: How many bytes they may take together; a tile that is larger is not held.
+    ///   - ticks: Nanoseconds of a clock that never goes back.
+    package init(mostBytes: Int = 16 << 20, ticks: @escaping @Sendable () -> UInt64) {
+        self.mostBytes = mostBytes
+        self.ticks = ticks
+    }
 
     /// How many there are.
     package var count: Int { state.withLock { $0.tiles.count } }
@@ -79,9 +86,8 @@ package final class HeldTiles: Sendable {
         let until = ticks() &+ Self.nanoseconds
         state.withLock { state in
             state.remove(key)
-            // One large tile must not push all others out.
-            guard bytes <= Self.mostBytes / 4 else { return }
-            while state.bytes + bytes > Self.mostBytes || state.tiles.count >= Self.mostTiles,
+            guard bytes <= mostBytes else { return }
+            while state.bytes + bytes > mostBytes || state.tiles.count >= Self.mostTiles,
                 let oldest = state.line.popFirst()
             {
                 if state.tiles[oldest.key]?.number == oldest.number { state.remove(oldest.key) }

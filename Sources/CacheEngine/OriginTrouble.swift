@@ -77,7 +77,7 @@ package struct Refusal: Hashable, Sendable {
     /// - Parameter mustRevalidate: Whether what is stored forbids to be used without the origin (RFC 9111 §5.2.2.2).
     static func after(_ trouble: OriginTrouble, mustRevalidate: Bool) -> Refusal {
         switch trouble {
-        case .connectTimeout, .timeout: Refusal(status: 504, words: "The origin did not answer in time.")
+        case .connectTimeout, .timeout: notInTime("The origin did not answer in time.")
         case .clientTooSlow:
             Refusal(status: 408, words: "The request came too slowly, and others needed its place.")
         case .clientMayBeGone: Refusal(status: 503, words: "The connection was ended, and others needed its place.")
@@ -86,6 +86,13 @@ package struct Refusal: Hashable, Sendable {
         case .unreachable, .closed, .malformed, .cancelled:
             Refusal(status: mustRevalidate ? 504 : 502, words: "The origin gave no answer.")
         }
+    }
+
+    /// What a client is told of an origin that is silent: it makes sense to ask again when it has had some time.
+    private static func notInTime(_ words: String) -> Refusal {
+        var refusal = Refusal(status: 504, words: words)
+        refusal.retryAfter = 5
+        return refusal
     }
 
     /// What a client is told where there is no memory for a large tile.
@@ -101,8 +108,8 @@ package struct Refusal: Hashable, Sendable {
             switch failure {
             case .waiting:
                 Refusal(status: 504, words: "The tile server has failed; it is left alone for a while.")
-            case .noAnswer(let none):
-                Refusal(status: none.isTimeout ? 504 : 502, words: "The tile server gives no answer.")
+            case .noAnswer(let none) where none.isTimeout: notInTime("The tile server gives no answer.")
+            case .noAnswer: Refusal(status: 502, words: "The tile server gives no answer.")
             case .status(let status, _, _):
                 Refusal(status: 502, words: "The tile server answers with an error (\(status)).")
             case .unusable(.notModified, _, _):

@@ -33,8 +33,8 @@ package enum StoreJob: Sendable {
         package var isStored = true
         /// Whether it is not stored because it is larger than the whole capacity.
         package var isTooLarge = false
-        /// Whether the body's own bytes, and not equal ones that were there before, are what the store has now.
-        package var tookBytes = false
+        /// The blob that has the bytes of the body that was put.
+        package var blob: BlobDigest?
         /// Whether the response that was to be brought up to date was still there as it had been.
         package var isCurrent = true
 
@@ -96,6 +96,10 @@ package enum StoreJob: Sendable {
     }
 
     /// The body of a stored response, to be put once more; a large one is copied piece by piece.
+    ///
+    /// No budget of a driver counts the copy in `staging/`. It is bounded all the same: a job makes one copy, on the thread that
+    /// carries it out, and removes it before it ends. So there are no more copies at a time than the driver's pool has threads
+    /// that write (four), each at most as large as a body that was stored, and 256 KiB of memory each.
     private static func copy(of body: StoredBody, _ store: TileStore) throws -> PutBody {
         switch body {
         case .none: return .none
@@ -141,9 +145,9 @@ package enum StoreJob: Sendable {
             _ = try sayOriginsDate(of: entry, store)
         }
         switch try store.put(body, for: key, metadata: metadata, with: others).first ?? .olderThanStored {
-        case .stored(_, let isNew):
+        case .stored(let blob, _):
             var outcome = Outcome()
-            outcome.tookBytes = isNew
+            outcome.blob = blob
             return outcome
         case .largerThanCapacity:
             var outcome = Outcome(isStored: false)

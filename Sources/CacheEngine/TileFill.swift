@@ -30,8 +30,9 @@ package struct TileFill: Sendable {
         case terms(isAllowed: Bool)
         /// The answer to ``Action/askOrigin(_:)``: whether the origin is left alone.
         case origin(OriginHealth.Wait?)
-        /// The answer to ``Action/takeSlot(_:)``.
+        /// The answers to ``Action/takeSlot(_:)``: it has one, or has waited for as long as an answer may take.
         case slot
+        case noSlot
         /// The answer to ``Action/askLeave(_:)``.
         case leave(OriginHealth.Leave)
         /// The answers to ``Action/send(_:redirectedFrom:share:)``: a whole one, with so many bytes, or none.
@@ -80,7 +81,8 @@ package struct TileFill: Sendable {
         /// - Parameters:
         ///   - redirectedFrom: The host that was asked first, where a redirect has led to another one.
         ///   - share: Among so many hosts the time that is left of this attempt is divided: one that hangs must not use up
-        ///     all of it. `nil` where there is only one; then it has all of its time, with each redirect anew.
+        ///     all of it. `nil` where there is only one, which has all that is left. An attempt with its redirects has one
+        ///     time.
         indirect case send(HTTPRequest, redirectedFrom: String?, share: Int?)
         /// Check the body against what the source's tiles are.
         indirect case check(HTTPResponse)
@@ -277,6 +279,12 @@ package struct TileFill: Sendable {
             if best != nil, redirects == 0 { return send(request) }
             state = .askingLeave(request)
             return [.askLeave(account)]
+        case (.noSlot, .waitingForSlot):
+            // As if the origin were silent: those ahead have had as long as an answer may take, and more would be in vain.
+            let silence = OriginSetback(.unasked, .unreachable)
+            let failure = Failure.noAnswer(NoAnswer(silence, mayPass: false, isTimeout: true))
+            // Where another host has failed before, it is judged by that.
+            return best != nil && redirects == 0 ? failAtHost(failure) : giveUp(failure)
         case (.leave(let leave), .askingLeave(let request)):
             if case .wait(let failure, let until) = leave { return giveUp(.waiting(until: until, failure)) }
             probe = leave.probe

@@ -102,19 +102,45 @@ extension TileStore {
         return nil
     }
 
-    /// Opens a blob's file, and hashes it if that is still to be done.
+    /// Opens the file of a blob that an entry names; may block.
+    ///
+    /// - Returns: `nil` if no entry names it, or if its file is missing or damaged.
+    /// - Throws: `StoreError` if the disk fails.
+    package func open(_ digest: BlobDigest) throws -> BlobFile? {
+        let found = tables.read { t, _ in
+            t.find(digest).map {
+                let blob = t.blobs[$0]
+                let check = BlobCheck(isVerified: blob.pointee.isVerified, tables: t.number)
+                return (size: Int(blob.pointee.size), check: check)
+            }
+        }
+        guard let found else { return nil }
+        do throws(FileError) { return try openBlob(digest, size: found.size, found.check) } catch {
+            throw StoreError(error, in: files.location)
+        }
+    }
+
+    /// Opens a blob's file, or shares it with those who read it already, and hashes it if that is still to be done.
     ///
     /// `nil` if it is missing, of another length, no plain file, or has other bytes.
     func openBlob(_ digest: BlobDigest, size: Int, _ check: BlobCheck) throws(FileError) -> BlobFile? {
-        guard let file = try openBlob(digest, size: size) else { return nil }
-        if needsCheck(check) {
-            guard try file.hashes(to: digest) else { return nil }
-            if !check.isVerified { markVerified(digest, in: check.tables) }
+        if let shared = openBlobs.file(digest) {
+            if try shared.isInPlace(), try isGood(shared, digest, check) { return shared }
+            // Another file is in the blob's place by now, or none.
+            openBlobs.forget(CollectionOfOne(digest))
         }
-        return file
+        guard let file = try openBlob(digest, size: size), try isGood(file, digest, check) else { return nil }
+        return openBlobs.share(file, digest)
     }
 
-    /// Opens a blob's file; `nil` if it is missing, of another length, or no plain file.
+    private func isGood(_ file: BlobFile, _ digest: BlobDigest, _ check: BlobCheck) throws(FileError) -> Bool {
+        guard needsCheck(check) else { return true }
+        guard try file.hashes(to: digest) else { return false }
+        if !check.isVerified { markVerified(digest, in: check.tables) }
+        return true
+    }
+
+    /// Opens what is in a blob's place now; `nil` if it is missing, of another length, or no plain file.
     func openBlob(_ digest: BlobDigest, size: Int) throws(FileError) -> BlobFile? {
         let path = digest.path
         let opened: OpenFile

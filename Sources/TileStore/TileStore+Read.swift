@@ -290,6 +290,7 @@ extension TileStore {
     /// Under the lock.
     func drop(_ digests: [BlobDigest], _ ledger: Ledger) throws {
         var lines = LineBuffer()
+        openBlobs.forget(digests)
         for digest in digests {
             memory.remove(digest)
             vouched.withLock { $0.remove(digest) }

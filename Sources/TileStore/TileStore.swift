@@ -14,6 +14,7 @@ public final class TileStore: Sendable {
     let commit: Locked<Ledger>
     let queue = Monitor(WriterQueue())
     let memory: MemoryTier
+    let openBlobs = OpenBlobs()
     let shards = Locked(ShardSet())
     let vouched = Locked(VouchedDigests())
     let evicted = Locked(RemovalReport())

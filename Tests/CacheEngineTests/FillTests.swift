@@ -13,14 +13,21 @@ struct FillTests {
 
     private func run(
         _ request: CacheRequest, stored: Candidate? = nil, hasOwner: Bool = true, probe: UInt64? = nil,
-        use: CacheUse = MachineLab.use, cause: CacheStatus.Forward = .stale, _ events: [Event]
+        use: CacheUse = MachineLab.use, cause: CacheStatus.Forward = .stale, room: Int = .max, _ events: [Event]
     ) -> [String] {
         let cause: CacheStatus.Forward = stored == nil ? .uriMiss : cause
         var fill = Fill(
             request, Forwarding(request, stored, cause), use, MachineLab.scope, hasOwner: hasOwner,
             probe: probe)
         return events.map { event in
-            fill.on(event, at: MachineLab.now).map(\.word).joined(separator: ", ")
+            var actions = fill.on(event, at: MachineLab.now)
+            // What a driver answers at once.
+            if case .makeRoom(let length) = actions.last {
+                actions.removeLast()
+                let room = length.map { Int($0) <= room ? Fill.Room.whole : .none } ?? .asFarAsItGoes
+                actions += fill.on(.room(room), at: MachineLab.now)
+            }
+            return actions.map(\.word).joined(separator: ", ")
         }
     }
 
@@ -100,6 +107,29 @@ struct FillTests {
         #expect(
             run(request, hasOwner: false, [.begin(looksAgain: false), head(200, keep, length: nil), .tooMuch]).last
                 == "of no use, followers: alone, cancel, end: alone")
+    }
+
+    /// The head goes out before the body has come: it says only what is certain.
+    @Test
+    func anAnswerWhoseRoomIsNotCertainDoesNotClaimToBeStored() throws {
+        let request = try MachineLab.request()
+        func word(_ length: Int64?, room: Int, hasOwner: Bool = true) -> String? {
+            run(
+                request, hasOwner: hasOwner, room: room,
+                [.begin(looksAgain: false), head(200, keep, length: length)]
+            ).last
+        }
+        #expect(word(5, room: 5) == "origin is there, of use, owner: 200 stored, collect")
+        #expect(word(nil, room: 5) == "origin is there, of use, owner: 200, collect")
+        #expect(word(5, room: 4) == "origin is there, of no use, followers: alone, owner: 200, pass on")
+        #expect(word(5, room: 4, hasOwner: false)?.hasSuffix("owner: 200, cancel, end: alone") == true)
+        // A body that is none needs no room, and its length is known.
+        var fill = Fill(
+            request, Forwarding(request, nil, .uriMiss), MachineLab.use, MachineLab.scope, hasOwner: true, probe: nil)
+        let events = [.begin(looksAgain: false), head(204, keep, length: nil)]
+        #expect(events.map { fill.on($0, at: MachineLab.now).last?.word } == ["ask", "room for 0"])
+        #expect(fill.on(.ownerLeft(others: false), at: MachineLab.now).isEmpty)
+        #expect(fill.on(.room(.whole), at: MachineLab.now).last?.word == "start forgetting")
     }
 
     /// What is stored was made later, and stays.

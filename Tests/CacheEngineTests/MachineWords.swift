@@ -69,6 +69,7 @@ extension Fill.Action {
         case .abandonProbe: "abandon probe"
         case .report: "report"
         case .settle(let keys, _): "settle \(keys.count)"
+        case .makeRoom(let length): "room" + (length.map { " for \($0)" } ?? "")
         case .route(.drop): "drop"
         case .route(.relay): "pass on"
         case .route(.collect): "collect"

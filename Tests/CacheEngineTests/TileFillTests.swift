@@ -320,6 +320,27 @@ struct TileFillTests {
         #expect(run(Array(sent.prefix(2)) + [.hookFailed]).last == "end: hook")
     }
 
+    /// It waited for as long as all those before it, and then had as long again.
+    @Test func whoWaitsTooLongForASlotIsAnsweredAsIfTheHostWereSilent() {
+        let inLine = Array(sent.prefix(5))
+        #expect(run(inLine + [.noSlot, .slot]).suffix(3) == ["slot of a", "end: no answer", ""])
+        #expect(run(Self.fill(stored: "\"1\""), inLine + [.noSlot]).last == "end: no answer")
+        var fill = Self.fill()
+        let ends = (inLine + [.noSlot]).flatMap { fill.on($0, at: Self.now, ticks: 0) }
+        guard case .some(.end(.failed(.noAnswer(let none)))) = ends.last else {
+            Issue.record("\(ends)")
+            return
+        }
+        #expect(none.isTimeout && !none.mayPass && none.setback == OriginSetback(.unasked, .unreachable))
+        // Another host has failed before: that is told, and judged.
+        let next: [Event] = [answer(503), .terms(isAllowed: true), .noSlot]
+        #expect(run(Self.mirrored, sentToFirst + next).last == "group failed: error, tile?")
+        #expect(run(Self.mirrored, sentToFirst + next + [.question(nil, attempts: 1)]).last == "end: status 503")
+        // A redirect has led to a host that has no slot.
+        let away: [Event] = [answer(302, [.location: "https://b/2"]), .terms(isAllowed: true), .origin(nil), .noSlot]
+        #expect(run(sent + away).suffix(2) == ["slot of b", "end: no answer"])
+    }
+
     @Test func whoIsCancelledGivesBackWhatItHas() {
         #expect(
             run(Array(sent.dropLast()) + [.leave(.probe(7)), .cancelled, answer(200)]).suffix(2)
@@ -338,7 +359,7 @@ struct TileFillTests {
         case .prepare: return random.oneIn(10) ? .hookFailed : .prepared(request)
         case .checkTerms: return .terms(isAllowed: !random.oneIn(10))
         case .askOrigin: return .origin(random.oneIn(10) ? wait : nil)
-        case .takeSlot: return .slot
+        case .takeSlot: return random.oneIn(10) ? .noSlot : .slot
         case .orderHosts: return .hosts(Array(hosts.prefix(random.below(4))))
         case .askRest: return .rest(.seconds(random.below(3)))
         case .askLeave:

@@ -44,6 +44,18 @@ struct TileJobTests {
         #expect(small.file == nil && small.failure == nil)
     }
 
+    /// On a full disk each look at a tile above 4 MiB was a request.
+    @Test
+    func tilesThatCannotBeStoredAreHeldWhateverTheirSizeAsFarAsTheyFitTogether() throws {
+        files.fail(.init(at: 0, number: ENOSPC, scope: .space, persistent: true))
+        let keys = try (0..<4).map { try TileKey("osm/3/4/\($0)") }
+        for key in keys { _ = TileJob.put(Data(repeating: 7, count: 5 << 20), metadata).perform(key, store, held) }
+        #expect(keys.map { held.tile($0)?.data?.count } == [nil, 5 << 20, 5 << 20, 5 << 20])
+        #expect(held.bytes <= 16 << 20)
+        _ = TileJob.put(Data(repeating: 7, count: 17 << 20), metadata).perform(keys[3], store, held)
+        #expect(held.tile(keys[3]) == nil && held.tile(keys[2]) != nil, "too large for all of it takes nobody's place")
+    }
+
     @Test
     func whatCannotBeStoredIsHeldAndLetGoOnceItIsStored() throws {
         files.fail(.init(at: 0, number: ENOSPC, scope: .space, persistent: true))

@@ -2,10 +2,10 @@ import Foundation
 import HTTPTypes
 import NIOCore
 import Testing
-import TileStore
 import TileStoreTesting
 
 @testable import TileProxyServer
+@testable import TileStore
 
 /// Stored bodies that are too large to be copied for every client.
 @Suite(.timeLimit(.minutes(60)), .serialized, .ownThreads)
@@ -92,6 +92,45 @@ struct LargeBodyTests {
             #expect(try again.open(key, wholeUpTo: 1000) == nil)
             #expect(try again.entry(for: key) == nil, "dropped, as by any other read")
             try again.close()
+        }
+    }
+
+    /// A thousand readers of one blob had a thousand descriptors.
+    @Test
+    func whoReadsOneBlobSharesItsFileUntilAnotherLiesInItsPlace() throws {
+        try withStore { folder in
+            let key = try TileKey("a:/b")
+            let store = try TileStore(at: folder)
+            func open() throws -> BlobFile? {
+                if case .file(let file) = try store.open(key, wholeUpTo: 1000)?.body { file } else { nil }
+            }
+            func piece(_ file: BlobFile?) throws -> [UInt8] {
+                var piece = [UInt8](repeating: 0, count: 1000)
+                try piece.withUnsafeMutableBytes { try file?.read(into: $0, at: 7_000_000) }
+                return piece
+            }
+            let expected = Array(Self.bytes[7_000_000..<7_001_000])
+            try store.put(Data(Self.bytes), for: key, metadata: Self.metadata)
+            var first = try open()
+            #expect(try first != nil && open() === first && store.openBlobs.count == 1)
+            guard case .tile(let now) = try store.openNow(key, wholeUpTo: 1000), case .file(let file) = now.body else {
+                Issue.record("not a file")
+                return
+            }
+            #expect(file === first)
+            // Removed and stored again: the space of the former file is to come free.
+            _ = try store.remove([key], includingPinned: true)
+            try store.put(Data(Self.bytes), for: key, metadata: Self.metadata)
+            let second = try open()
+            #expect(try second !== first && piece(first) == expected && piece(second) == expected)
+            first = nil
+            #expect(try open() === second, "the end of a former one's readers changes nothing")
+            // Whoever removes a file by hand removes a tile, also while somebody reads it.
+            let path = try folder + "/" + #require(try store.entry(for: key)?.blob).path
+            try FileManager.default.removeItem(atPath: path)
+            #expect(try open() == nil && piece(second) == expected)
+            #expect(store.openBlobs.count == 0)
+            try store.close()
         }
     }
 

@@ -203,7 +203,8 @@ final class ResourceFill {
             for key in gone { await settle(key) }
             _ = await carryOut(job)
             return .settled
-        // The transport brings a body whole, whatever is made of it.
+        // The transport brings a body whole, whatever is made of it. If it cannot be stored, the put says why.
+        case .makeRoom: return .room(.whole)
         case .route: break
         case .tellOwner(let news): tell(news)
         case .admitNobody: if let ticket { parts.flights.shut(ticket) }

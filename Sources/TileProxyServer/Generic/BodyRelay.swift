@@ -31,8 +31,9 @@ final class BodyRelay: @unchecked Sendable {
         ///
         /// The fill has to decide what becomes of it, now or when ``BodyRelay/append(_:)`` returns.
         var stagingFailed: (_ error: any Error, _ isAppending: Bool) -> Void
-        /// Bytes that are staged cannot be read, and the client's answer was broken off.
-        var unreadable: (any Error) -> Void
+        /// The client's answer was broken off: bytes that are staged cannot be read, or, without an error, others needed
+        /// their room more.
+        var brokenOff: ((any Error)?) -> Void
     }
 
     private let exchange: Exchange?
@@ -49,7 +50,7 @@ final class BodyRelay: @unchecked Sendable {
     /// Bytes of it that went to the client.
     private var handedOn = 0
     /// Whether the client takes the body more slowly than it comes, and is sent it from ``incoming``.
-    private var isBehind = false
+    private(set) var isBehind = false
     private var isReading = false
     /// Whether the body has ended, for a client that has not come to its end.
     private var isEnding = false
@@ -70,10 +71,11 @@ final class BodyRelay: @unchecked Sendable {
     func headIsOut() { hasHead = true }
 
     /// The bytes go towards the store from now on.
-    func collect(_ body: IncomingBody, limit: Int) {
-        route = .collect(limit: limit)
+    func collect(_ body: IncomingBody) {
+        route = .collect
         incoming = body
         body.onProgress = { [weak self] in self?.progressed() }
+        body.onPushedOut = { [weak self] in self?.breakOff(nil) }
     }
 
     /// The bytes go nowhere from now on.
@@ -88,7 +90,7 @@ final class BodyRelay: @unchecked Sendable {
             if let next { pass(next) }
             return
         }
-        incoming.giveUp()
+        incoming.giveUp(isRead: isBehind)
         guard isBehind else {
             self.incoming = nil
             if let next { pass(next) }
@@ -111,7 +113,7 @@ final class BodyRelay: @unchecked Sendable {
     /// A client that is behind with a complete body is still sent the rest.
     func fillIsOver() {
         guard !isEnding else { return }
-        incoming?.giveUp()
+        incoming?.giveUp(isRead: false)
         (incoming, isBehind) = (nil, false)
     }
 
@@ -236,11 +238,16 @@ final class BodyRelay: @unchecked Sendable {
             client.send(piece)
             handedOn += piece.readableBytes
             catchUp()
-        case .failure(let error):
-            client.abort()
-            if isEnding { (incoming, isBehind) = (nil, false) }
-            listener.unreadable(error)
+        case .failure(let error): breakOff(error)
         }
+    }
+
+    /// Breaks the answer of a client off that is behind.
+    private func breakOff(_ why: (any Error)?) {
+        guard isBehind, let client else { return }
+        client.abort()
+        if isEnding { (incoming, isBehind) = (nil, false) }
+        listener.brokenOff(why)
     }
 
     // MARK: The end

@@ -90,7 +90,9 @@ final class GenericExchange: @unchecked Sendable {
             exchange.send(response, length: length)
         case .refuse(let refusal, let status):
             if status.forward == nil { exchange.cacheResult = .miss }
-            exchange.reply(refusal.status, refusal.words, fields: [.cacheStatus: status.description])
+            var fields: HTTPFields = [.cacheStatus: status.description]
+            fields[.retryAfter] = refusal.retryAfter.map(String.init)
+            exchange.reply(refusal.status, refusal.words, fields: fields)
         case .abort: exchange.abort()
         // Of the fixed use.
         case .give: break

@@ -22,6 +22,8 @@ final class GenericFill: @unchecked Sendable {
     private var owner: GenericExchange?
     private let client: Exchange?
     private var relay: BodyRelay?
+    /// What the body will be collected in.
+    private var incoming: IncomingBody?
     private var ticket: Fills.Ticket?
     private var permit: Changes.Permit?
     private var call: UpstreamCall?
@@ -63,8 +65,8 @@ final class GenericFill: @unchecked Sendable {
                     self?.notStored(error)
                     if !isAppending { self?.take(.tooMuch) }
                 },
-                unreadable: { [weak self] error in
-                    report?(error)
+                brokenOff: { [weak self] error in
+                    if let error { report?(error) }
                     self?.owner?.clientIsGone()
                 }))
     }
@@ -112,9 +114,12 @@ final class GenericFill: @unchecked Sendable {
                     self.holdChanged()
                 }
             }
+        case .makeRoom(let length): take(.room(makeRoom(length)))
         case .route(.drop): relay?.drop()
         case .route(.relay): relay?.relay()
-        case .route(.collect(let limit)): collect(limit: limit)
+        case .route(.collect):
+            if let incoming { relay?.collect(incoming) }
+            incoming = nil
         case .tellOwner(let news): tellOwner(news)
         case .admitNobody:
             if let ticket { cache.flights.shut(ticket) }
@@ -156,7 +161,7 @@ final class GenericFill: @unchecked Sendable {
         ticket = nil
         if let permit { cache.changes.giveBack(permit) }
         permit = nil
-        owner = nil
+        (owner, incoming) = (nil, nil)
         relay?.fillIsOver()
         proxy.isOver(self)
     }
@@ -234,18 +239,15 @@ final class GenericFill: @unchecked Sendable {
         if isSettled { settle(resources.dropFirst(), then: next) }
     }
 
-    /// Has the body go towards the store, unless it is known already that it will not get there.
-    private func collect(limit: Int) {
-        guard let key = request.key else { return take(.tooMuch) }
-        let limit = min(limit, cache.store.largestBody(for: key))
-        let known = Int(clamping: length ?? 0)
-        guard known <= limit, cache.budget.hasRoom(for: known) else { return take(.tooMuch) }
+    /// Makes room for a body that is to be stored.
+    private func makeRoom(_ length: Int64?) -> Fill.Room {
+        guard let key = request.key else { return .none }
+        let limit = min(cache.use.storedBodyBytes, cache.store.largestBody(for: key))
+        let known = length.map { Int(clamping: $0) }
         do {
-            relay?.collect(try IncomingBody(cache, limit: limit, loop: proxy.loop), limit: limit)
-        } catch {
-            notStored(error)
-            take(.tooMuch)
-        }
+            incoming = try IncomingBody(cache, limit: limit, length: known, loop: proxy.loop)
+        } catch { notStored(error) }
+        return incoming == nil ? .none : known == nil ? .asFarAsItGoes : .whole
     }
 
     /// Stores what was collected, and ends the client's answer.
@@ -256,14 +258,21 @@ final class GenericFill: @unchecked Sendable {
         if owner != nil { relay?.finish(trailers: trailers) }
         owner?.take(.told(.ended))
         guard mayStore, let permit, let body, let key = request.key else {
-            body?.giveUp()
+            body?.giveUp(isRead: relay?.isBehind ?? false)
             take(.mayNotStore)
             return
         }
         @Sendable func done(_ outcome: StoreJob.Outcome) {
             cache.changes.endWriting(permit)
-            if outcome.tookBytes { body.isStored() }
-            take(.stored(outcome, outcome.isStored ? nil : body.held()))
+            let held = outcome.isStored ? nil : body.held()
+            let isBehind = relay?.isBehind ?? false
+            if let blob = outcome.blob {
+                body.isStored()
+                if isBehind { readOn(body, from: blob) }
+            } else {
+                body.giveUp(isRead: isBehind)
+            }
+            take(.stored(outcome, held))
         }
         body.finish {
             if let failure = body.failure {
@@ -273,6 +282,21 @@ final class GenericFill: @unchecked Sendable {
             }
             let bytes = isBodiless(intent.status) ? .none : body.bytes
             self.carryOut(.put(primary: key, intent, body: bytes, request: self.request.fields), then: done)
+        }
+    }
+
+    /// Has a slow client sent the rest from the blob that the body has become.
+    private func readOn(_ body: IncomingBody, from blob: BlobDigest) {
+        cache.worker.read(on: proxy.loop) { store in
+            try store.open(blob)
+        } then: { result in
+            guard self.relay?.isBehind ?? false else { return }
+            switch result {
+            case .success(let file): body.readOn(from: file)
+            case .failure(let error):
+                if let key = self.request.key { self.cache.bodyCannotBeRead(key)(error) }
+                body.readOn(from: nil)
+            }
         }
     }
 

@@ -15,12 +15,17 @@ package struct GenericSettings: Sendable {
     package var policy = CachePolicy(kind: .shared, usesHeuristic: true)
     /// The largest body that is stored.
     package var storedBodyBytes = 64 << 20
-    /// Bytes of bodies that are on their way into the store, at most, over all requests: in memory and in `staging/`.
+    /// Bytes of large bodies that are on their way into the store, at most, over all requests: in memory and in `staging/`.
     ///
-    /// They count until the body is stored, or its file is removed and nobody reads it any more; what finds no room is passed
-    /// on and not stored. Half of the 1 GiB that is to be left free beside the capacity: eight bodies of the largest size.
-    /// Memory is bounded besides, at some 600 KiB for each connection to an origin.
+    /// They count until the body is stored, or will not be; what finds no room is passed on and not stored. Half of the 1 GiB
+    /// that is to be left free beside the capacity: eight bodies of the largest size. Memory is bounded besides, at some
+    /// 600 KiB for each connection to an origin.
     package var stagingBytes = 512 << 20
+    /// The same for bodies of up to 120 KiB, which stay in memory: large ones cannot take their room.
+    package var smallBodyBytes = 64 << 20
+    /// Bytes of bodies that will not be stored and are still read by slow clients, at most, in `staging/` without names, and
+    /// in memory; where there are more, the answer of the one that has been read for longest is broken off.
+    package var unstoredBytes = 256 << 20
     /// What an origin is given.
     package var upstream = UpstreamLimits()
     /// For `https` origins.
@@ -61,6 +66,8 @@ package final class GenericCache: Sendable {
     let changes = Changes()
     let health: OriginHealth
     let budget: StagingBudget
+    let smallBudget: StagingBudget
+    let unstored: UnstoredBodies
     let failures: RepeatedFailures
     let underWay = Locked(0)
 
@@ -77,6 +84,8 @@ package final class GenericCache: Sendable {
         worker = StoreWorker(store: store)
         health = OriginHealth(ticks: settings.ticks, random: settings.random)
         budget = StagingBudget(limit: settings.stagingBytes)
+        smallBudget = StagingBudget(limit: settings.smallBodyBytes)
+        unstored = UnstoredBodies(limit: settings.unstoredBytes)
         if routes.contains(where: \.origin.isSecure) { try settings.tls.prepare() }
     }
 

@@ -5,8 +5,12 @@ import TileStore
 /// A body on its way from its origin into the store: in memory while it is small, else in a file of `staging/`.
 ///
 /// The file is written on threads that may wait, in order, one write at a time. What waits for that is in memory; whoever
-/// feeds it stops while ``isFull``. All that was taken can be read, also when the writing has failed or was given up.
-/// Belongs to its event loop.
+/// feeds it stops while ``isFull``. All that was taken can be read, also when the writing has failed or was given up, and
+/// once it is stored: then from the blob. Belongs to its event loop.
+///
+/// Its bytes count in a budget until they are stored, or will not be. A body of known length has its whole share from the
+/// beginning. Bodies that fit into memory have a budget of their own, which large ones cannot use up. What is not stored and
+/// still read by a slow client counts among ``UnstoredBodies``.
 final class IncomingBody: @unchecked Sendable {
     // Sendable so that a write on another thread can call it back on its loop; nothing else is touched off the loop.
 
@@ -19,13 +23,22 @@ final class IncomingBody: @unchecked Sendable {
     /// Parts that are smaller are put together: a million single bytes must not be a million buffers.
     private static let smallPart = 16 << 10
 
-    private let writer: BodyWriter
+    /// Where the bytes are that do not wait.
+    private enum Source {
+        case writer(BodyWriter)
+        case blob(BlobFile)
+    }
+
+    private var source: Source
     private let limit: Int
-    private let budget: StagingBudget
+    private let cache: GenericCache
     private let threads: BlockingPool
     private let loop: any EventLoop
-    /// What it has of the budget.
-    private var taken = 0
+    /// The budget that it has a share of, and its share.
+    private var budget: StagingBudget
+    private var taken: Int
+    /// Its number among the bodies that are read and not stored.
+    private var unstored: UInt64?
     /// How many bytes the writer has; the rest is in `waiting`.
     private var staged = 0
     private var waiting: [ByteBuffer] = []
@@ -41,21 +54,40 @@ final class IncomingBody: @unchecked Sendable {
     private(set) var isGivenUp = false
     /// Called when something has been written, or could not be.
     var onProgress: (() -> Void)?
+    /// Called when it is not stored, and others need its bytes more than the one who reads it so slowly.
+    var onPushedOut: (() -> Void)?
 
+    /// - Parameter length: Its length, if that is known.
+    /// - Returns: `nil` if it does not fit into its budget.
     /// - Throws: `StoreError` if the store takes nothing.
-    init(_ cache: GenericCache, limit: Int, loop: any EventLoop) throws {
-        writer = try cache.store.beginBody(limit: limit, inMemoryUpTo: Self.inMemoryUpTo)
+    init?(_ cache: GenericCache, limit: Int, length: Int?, loop: any EventLoop) throws {
+        taken = length ?? 0
+        budget = taken <= Self.inMemoryUpTo ? cache.smallBudget : cache.budget
+        guard taken <= limit, budget.take(taken) else { return nil }
+        do {
+            source = .writer(try cache.store.beginBody(limit: limit, inMemoryUpTo: Self.inMemoryUpTo))
+        } catch {
+            budget.give(taken)
+            throw error
+        }
         self.limit = limit
         self.loop = loop
-        budget = cache.budget
+        self.cache = cache
         threads = cache.stagingThreads
     }
 
     deinit {
         budget.give(taken)
-        guard hasFile else { return }
-        // The last close of a removed file frees its blocks, which may take a while.
-        threads.submit { [writer] in writer.abort() }
+        if let unstored { cache.unstored.remove(unstored) }
+        closeFile()
+    }
+
+    private var writer: BodyWriter? { if case .writer(let writer) = source { writer } else { nil } }
+
+    /// The last close of a removed file frees its blocks, which may take a while.
+    private func closeFile() {
+        guard hasFile, let writer else { return }
+        threads.submit { writer.abort() }
     }
 
     /// How many bytes were taken.
@@ -75,8 +107,7 @@ final class IncomingBody: @unchecked Sendable {
     /// - Throws: `StoreError` if the store takes nothing more; neither was it then.
     func append(_ bytes: ByteBuffer) throws -> Bool {
         let size = bytes.readableBytes
-        guard !isGivenUp, size <= limit - count, budget.take(size) else { return false }
-        taken += size
+        guard !isGivenUp, let writer, size <= limit - count, takeShare(for: count + size) else { return false }
         guard waiting.isEmpty else {
             enqueue(bytes)
             write()
@@ -88,15 +119,33 @@ final class IncomingBody: @unchecked Sendable {
                 return true
             }
         } catch {
-            budget.give(size)
-            taken -= size
-            giveUp()
+            stopWriting()
             failure = error
             throw error
         }
         enqueue(bytes)
         write()
         return true
+    }
+
+    /// Takes more of the budget; `false` if there is not so much.
+    private func takeShare(for bytes: Int) -> Bool {
+        guard bytes > taken else { return true }
+        guard bytes > Self.inMemoryUpTo, budget === cache.smallBudget else {
+            guard budget.take(bytes - taken) else { return false }
+            taken = bytes
+            return true
+        }
+        // It has become too large for the memory.
+        guard cache.budget.take(bytes) else { return false }
+        budget.give(taken)
+        (budget, taken) = (cache.budget, bytes)
+        return true
+    }
+
+    private func giveShareBack() {
+        budget.give(taken)
+        taken = 0
     }
 
     /// Keeps a part for a client that has not had what came before it; it is not written.
@@ -121,29 +170,29 @@ final class IncomingBody: @unchecked Sendable {
 
     private func write() {
         let least = whenWritten == nil ? Self.batch : 1
-        guard inFlight == 0, !isGivenUp, waitingBytes >= least else { return }
+        guard inFlight == 0, !isGivenUp, waitingBytes >= least, let writer else { return }
         inFlight = waiting.count
         hasFile = true
-        let (parts, writer, loop) = (waiting, writer, loop)
+        let (parts, loop) = (waiting, loop)
         threads.submit {
             let result = Result {
                 for part in parts { try part.withUnsafeReadableBytes { try writer.append($0) } }
             }
-            loop.execute { self.wrote(result) }
+            let count = writer.body.count
+            loop.execute { self.wrote(result, count) }
         }
     }
 
-    private func wrote(_ result: Result<Void, any Error>) {
+    private func wrote(_ result: Result<Void, any Error>, _ count: Int) {
         inFlight = 0
         // After a failure too: what was written before it can be read.
-        let count = writer.body.count
         while staged < count, let part = waiting.first {
             waiting.removeFirst()
             staged += part.readableBytes
             waitingBytes -= part.readableBytes
         }
         if case .failure(let error) = result, !isGivenUp {
-            giveUp()
+            stopWriting()
             failure = error
         }
         write()
@@ -165,26 +214,48 @@ final class IncomingBody: @unchecked Sendable {
     }
 
     /// Writes nothing more, and has the file removed; what was taken can still be read.
-    func giveUp() {
+    ///
+    /// - Parameter isRead: Whether a client is behind, and reads on.
+    func giveUp(isRead: Bool) {
+        stopWriting()
+        isNotStored(isRead: isRead)
+    }
+
+    private func stopWriting() {
         guard !isGivenUp else { return }
         isGivenUp = true
-        if hasFile { threads.submit { [writer] in writer.abort() } } else { writer.abort() }
+        if hasFile { closeFile() } else { writer?.abort() }
+    }
+
+    private func isNotStored(isRead: Bool) {
+        giveShareBack()
+        guard isRead, unstored == nil else { return }
+        let loop = loop
+        unstored = cache.unstored.add(bytes: count) { [weak self] in
+            let body = self
+            loop.execute { body?.onPushedOut?() }
+        }
     }
 
     // MARK: Storing
 
     /// What is to be put.
-    var bytes: PutBody { .pieces(writer) }
+    var bytes: PutBody { writer.map { .pieces($0) } ?? .none }
 
-    /// It has become a blob, and counts towards the store's capacity from now on.
-    func isStored() {
-        budget.give(taken)
-        taken = 0
+    /// It has become a blob, or equal bytes were one: they count towards the store's capacity from now on.
+    func isStored() { giveShareBack() }
+
+    /// The rest is read from the blob's file, if it could be opened: what was staged may have no name any more, and a file
+    /// without a name takes space that nothing counts.
+    func readOn(from file: BlobFile?) {
+        guard let file, file.size == count, waiting.isEmpty else { return isNotStored(isRead: true) }
+        closeFile()
+        source = .blob(file)
     }
 
     /// The whole of it with its part of the budget, if it is in memory.
     func held() -> HeldBody? {
-        guard let data = writer.body.memory, data.count == count else { return nil }
+        guard let data = writer?.body.memory, data.count == count else { return nil }
         defer { taken = 0 }
         return HeldBody(data, taken, budget)
     }
@@ -195,14 +266,25 @@ final class IncomingBody: @unchecked Sendable {
     func readNow(at offset: Int) -> ByteBuffer? {
         guard offset < staged else { return readWaiting(at: offset - staged) }
         let piece = offset..<min(offset + BodySender.pieceBytes, staged)
-        return ByteBuffer(piece, now: { writer.body.readNow(into: $0, at: piece.lowerBound) })
+        return ByteBuffer(
+            piece,
+            now: {
+                switch source {
+                case .writer(let writer): writer.body.readNow(into: $0, at: piece.lowerBound)
+                case .blob(let file): file.readNow(into: $0, at: piece.lowerBound)
+                }
+            })
     }
 
     /// The same, read on a thread that may wait; the result comes on the loop.
     func read(at offset: Int, then next: @escaping @Sendable (Result<ByteBuffer, any Error>) -> Void) {
         let piece = offset..<min(offset + BodySender.pieceBytes, staged)
-        ByteBuffer.read(
-            piece, on: loop, { [writer] in try writer.body.read(into: $0, at: piece.lowerBound) }, then: next)
+        switch source {
+        case .writer(let writer):
+            ByteBuffer.read(piece, on: loop, { try writer.body.read(into: $0, at: piece.lowerBound) }, then: next)
+        case .blob(let file):
+            ByteBuffer.read(piece, on: loop, { try file.read(into: $0, at: piece.lowerBound) }, then: next)
+        }
     }
 
     private func readWaiting(at offset: Int) -> ByteBuffer? {
@@ -217,4 +299,51 @@ final class IncomingBody: @unchecked Sendable {
         }
         return ByteBuffer()
     }
+}
+
+/// Bodies that will not be stored, and that slow clients still read: bounded in bytes together.
+///
+/// Nobody waits for them, and nothing else counts what they take in memory and, as files without names, on the disk. Where
+/// they get too many, the one that was given up first goes, and its client's answer is broken off.
+final class UnstoredBodies: Sendable {
+    private struct State {
+        var bodies: [UInt64: (bytes: Int, pushOut: @Sendable () -> Void)] = [:]
+        var last: UInt64 = 0
+        var bytes = 0
+
+        mutating func remove(_ number: UInt64) -> (@Sendable () -> Void)? {
+            guard let body = bodies.removeValue(forKey: number) else { return nil }
+            bytes -= body.bytes
+            return body.pushOut
+        }
+    }
+
+    private let limit: Int
+    private let state = Locked(State())
+
+    init(limit: Int) { self.limit = limit }
+
+    /// How many bytes they have together.
+    var bytes: Int { state.withLock { $0.bytes } }
+
+    /// Counts a body until it is removed.
+    ///
+    /// - Parameter pushOut: Called at most once, on any thread, where others need the room.
+    func add(bytes: Int, pushOut: @escaping @Sendable () -> Void) -> UInt64 {
+        let (number, gone) = state.withLock { state -> (UInt64, [@Sendable () -> Void]) in
+            state.last += 1
+            state.bodies[state.last] = (bytes, pushOut)
+            state.bytes += bytes
+            var gone: [@Sendable () -> Void] = []
+            while state.bytes > limit, let oldest = state.bodies.keys.min() {
+                if let pushOut = state.remove(oldest) { gone.append(pushOut) }
+            }
+            return (state.last, gone)
+        }
+        for pushOut in gone { pushOut() }
+        return number
+    }
+
+    /// Its client has all of it, or is gone.
+    func remove(_ number: UInt64) { _ = state.withLock { $0.remove(number) } }
 }

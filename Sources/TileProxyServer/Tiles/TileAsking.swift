@@ -30,11 +30,13 @@ final class TileAsking: @unchecked Sendable {
     private var slot: OriginSlots.Slot?
     /// Where it stands in line for a slot.
     private var place: (origin: String, number: UInt64)?
+    /// Ends its wait for a slot.
+    private var patience: Task<Void, Never>?
     /// Cancels the request that is out.
     private var cancel: (() -> Void)?
     /// The name of the host that the source's template leads to.
     private var ownHost = ""
-    /// Until when this attempt may take, over all hosts (ticks).
+    /// Until when this attempt may take, over all hosts and redirects (ticks); set when the first request is sent.
     private var attemptEnds: UInt64?
     /// When the last request was sent (ticks).
     private var sentAt: UInt64 = 0
@@ -169,16 +171,45 @@ final class TileAsking: @unchecked Sendable {
         case .slot(let slot):
             self.slot = slot
             take(.slot)
-        case .waits(let number): place = (host, number)
+        case .waits(let number):
+            place = (host, number)
+            boundWait()
         }
+    }
+
+    /// Has it wait no longer than an answer may take, or than is left of this attempt: all those ahead may hang.
+    private func boundWait() {
+        let now = service.clock.ticks()
+        let end = attemptEnds ?? now &+ source.tiles.timeout.nanoseconds
+        let (clock, loop) = (service.clock, tiles.loop)
+        patience = Task {
+            // Cancelled when it has its slot.
+            do { try await clock.sleep(.nanoseconds(Int64(clamping: end > now ? end - now : 0))) } catch { return }
+            loop.execute { self.waitedInVain() }
+        }
+    }
+
+    private func waitedInVain() {
+        guard let place else { return }
+        leaveLine()
+        error = TransportError(.timeout, "\(place.origin): the requests before this one take too long")
+        take(.noSlot)
+    }
+
+    private func leaveLine() {
+        patience?.cancel()
+        patience = nil
+        guard let place else { return }
+        service.slots.giveUp(place.origin, place.number)
+        _ = ticket.urgency.watch(nil)
+        self.place = nil
     }
 
     /// The slot that it stood in line for.
     private func granted(_ slot: OriginSlots.Slot) {
         // One that was cancelled just before it got its slot gives it back.
         guard place != nil else { return service.slots.leave(slot) }
-        place = nil
-        _ = ticket.urgency.watch(nil)
+        leaveLine()
         self.slot = slot
         take(.slot)
     }
@@ -192,17 +223,14 @@ final class TileAsking: @unchecked Sendable {
 
     private func send(_ request: HTTPRequest, redirectedFrom first: String?, _ share: Int?) {
         let now = service.clock.ticks()
-        var timeout = source.tiles.timeout
-        if let share {
-            let end = attemptEnds ?? now &+ timeout.nanoseconds
-            attemptEnds = end
-            guard end > now else {
-                error = TransportError(.timeout, "\(request.host): no answer in time, nor from its mirrors")
-                return take(
-                    .noAnswer(TileFill.NoAnswer(OriginSetback(.unasked, .unreachable), mayPass: true, isTimeout: true)))
-            }
-            timeout = .nanoseconds(Int64(clamping: end - now)) / share
+        let end = attemptEnds ?? now &+ source.tiles.timeout.nanoseconds
+        attemptEnds = end
+        guard end > now else {
+            error = TransportError(.timeout, "\(request.host): no time is left to ask it")
+            return take(
+                .noAnswer(TileFill.NoAnswer(OriginSetback(.unasked, .unreachable), mayPass: true, isTimeout: true)))
         }
+        let timeout = Duration.nanoseconds(Int64(clamping: end - now)) / (share ?? 1)
         var outgoing = TransportRequest(head: request, bodyLimit: source.tiles.bodyLimit, timeout: timeout)
         // The source's own hosts may lie in a private network, on whatever port.
         outgoing.isRedirected = first.map { !isOwn(OriginHost(request), $0) } ?? false
@@ -300,11 +328,7 @@ final class TileAsking: @unchecked Sendable {
     // MARK: The end
 
     private func end(_ end: TileFill.End) {
-        if let place {
-            service.slots.giveUp(place.origin, place.number)
-            _ = ticket.urgency.watch(nil)
-        }
-        place = nil
+        leaveLine()
         if let cancel {
             cancel()
             service.statistics.upstream(source.name) { $0.requests += 1 }

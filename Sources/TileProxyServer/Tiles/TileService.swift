@@ -18,7 +18,7 @@ package final class TileService: Sendable {
     let slots: OriginSlots
     /// What failed lately: servers, and single tiles.
     let health: OriginHealth
-    /// Tiles that could not be stored.
+    /// Tiles that could not be stored: at least four of the largest that a source allows by default.
     let held: HeldTiles
     let clock: CacheClock
     let userAgent: String
@@ -28,6 +28,8 @@ package final class TileService: Sendable {
     let decoder = TileDecoder()
     /// For large tiles that are in memory while clients read them: not stored, or read whole to be looked at.
     let budget = StagingBudget(limit: 256 << 20)
+    /// How many bytes the tiles that could not be stored may take.
+    static let heldBytes = 65 << 20
     let failures: RepeatedFailures
 
     /// Makes the service of some sources over a store.
@@ -49,7 +51,7 @@ package final class TileService: Sendable {
         worker = StoreWorker(store: store)
         slots = OriginSlots(perOrigin: configuration.limits.requestsPerHost)
         health = OriginHealth(.tiles(Backoff()), ticks: clock.ticks, random: clock.random)
-        held = HeldTiles(ticks: clock.ticks)
+        held = HeldTiles(mostBytes: Self.heldBytes, ticks: clock.ticks)
         userAgent = configuration.userAgent ?? "tileproxy/\(LibraryVersion.text) swift-tile-cache"
         let failures = failures ?? RepeatedFailures(logger)
         self.failures = failures

@@ -9,14 +9,16 @@ import Darwin
 /// A blob's file, open for reading in pieces.
 ///
 /// Its bytes were checked when it was opened, as ``StoreConfiguration/digestCheck`` says. The file stays readable when the
-/// blob is evicted meanwhile; the disk gets the space back when the last reader lets go. It takes one file descriptor, and
-/// no memory for the bytes.
+/// blob is evicted meanwhile; the disk gets the space back when the last reader lets go. All who read one blob share one file
+/// (``OpenBlobs``): it takes one descriptor for all of them, and no memory for the bytes.
 package final class BlobFile: Sendable {
     /// The blob's size in bytes.
     package let size: Int
     private let files: any FileSystem
     private let file: OpenFile
     private let path: String
+    /// Called at the end, where the file is shared.
+    private let onClose = Locked<(@Sendable (ObjectIdentifier) -> Void)?>(nil)
 
     init(_ files: any FileSystem, _ file: OpenFile, size: Int, path: String) {
         self.files = files
@@ -25,7 +27,19 @@ package final class BlobFile: Sendable {
         self.path = path
     }
 
-    deinit { files.close(file) }
+    deinit {
+        files.close(file)
+        onClose.withLock { $0 }?(ObjectIdentifier(self))
+    }
+
+    /// Has a body called when the last reader has let go.
+    func whenClosed(_ body: @escaping @Sendable (ObjectIdentifier) -> Void) { onClose.withLock { $0 = body } }
+
+    /// Whether the file still has its length, and a name: if not, it is not what lies in the blob's place.
+    func isInPlace() throws(FileError) -> Bool {
+        let status = try files.status(of: file)
+        return status.kind == .file && status.size == Int64(size) && status.links > 0
+    }
 
     /// Reads a stretch that lies within the blob; may block.
     ///

@@ -185,6 +185,7 @@ extension TileStore {
             defer { t.released = [] }
             return t.released.filter { t.find($0) == nil }
         }
+        openBlobs.forget(gone)
         for digest in gone {
             memory.remove(digest)
             vouched.withLock { $0.remove(digest) }
@@ -204,6 +205,7 @@ extension TileStore {
         }
         // In a folder that has taken this one's place the same names may mean tiles that are in use.
         guard try gone.isEmpty || ledger.confirmFolder() else { return }
+        if !gone.isEmpty { openBlobs.forget(gone) }
         for digest in gone {
             memory.remove(digest)
             vouched.withLock { $0.remove(digest) }

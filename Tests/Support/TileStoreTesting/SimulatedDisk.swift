@@ -273,6 +273,9 @@ package final class SimulatedDisk: @unchecked Sendable {
         lock.withLock { _ in nodes[path].flatMap { $0.kind == .file ? $0.bytes : nil } }
     }
 
+    /// How often the file at a path is open.
+    package func openHandles(_ path: String) -> Int { lock.withLock { _ in nodes[path]?.openHandles ?? 0 } }
+
     /// What kind of thing is at a path.
     package func kind(_ path: String) -> FileKind? { lock.withLock { _ in nodes[path]?.kind } }
 

@@ -15,7 +15,7 @@ struct HeldTilesTests {
     @Test func itStaysBoundedAndForgetsTheOldestFirst() throws {
         let held = HeldTiles(ticks: clock.cacheClock.ticks)
         for number in 0..<100 { held.hold(Data(count: 1 << 20), try key(number), metadata) }
-        #expect(held.bytes <= HeldTiles.mostBytes && held.count == 15)
+        #expect(held.bytes <= 16 << 20 && held.count == 15)
         #expect(try held.tile(key(0)) == nil && held.tile(key(99))?.data?.count == 1 << 20)
         for number in 0..<10_000 { held.hold(nil, try key(number), metadata) }
         #expect(held.count == HeldTiles.mostTiles)
@@ -23,7 +23,7 @@ struct HeldTilesTests {
         for number in 0..<100_000 { held.hold(nil, try key(number % 10), metadata) }
         #expect(held.count <= HeldTiles.mostTiles)
         // One that is too large takes nobody's place, and leaves nothing old behind.
-        held.hold(Data(count: 8 << 20), try key(5), metadata)
+        held.hold(Data(count: 17 << 20), try key(5), metadata)
         #expect(try held.tile(key(5)) == nil && held.tile(key(6)) != nil)
     }
 

@@ -65,6 +65,9 @@ final class ProxyUnderTest {
         }
     }
 
+    /// One of its event loops.
+    var loop: any EventLoop { group.any() }
+
     /// The files in `staging/`.
     var staged: [String] {
         get throws {
@@ -84,9 +87,12 @@ final class ProxyUnderTest {
         }
     }
 
+    /// Whether no body is on its way into the store, and no client reads one that is not stored.
+    var isBudgetUnused: Bool { cache.budget.isUnused && cache.smallBudget.isUnused && cache.unstored.bytes == 0 }
+
     /// Waits until no body is on its way into the store any more, and every file of one is stored or gone.
     func untilNothingIsStaged() async throws {
-        while try !cache.budget.isUnused || !staged.isEmpty { await Task.yield() }
+        while try !isBudgetUnused || !staged.isEmpty { await Task.yield() }
     }
 
     /// What is buffered for each connection to an origin.

@@ -158,6 +158,60 @@ struct TileAskingTests {
         }
     }
 
+    /// All of a server's requests hang: whoever stood in line waited for as long as they did, and then as long again.
+    @Test
+    func whoWaitsTooLongForASlotGetsWhatIsStoredOrIsToldToAskLater() async throws {
+        try await TileLab.with { lab async throws in
+            _ = try await lab.get("/tiles/osm/3/4/2.png")
+            lab.clock.advance(seconds: 100)
+            var hanging: [OriginSlots.Slot] = []
+            while case .slot(let slot) = lab.service.slots.enter(
+                "tiles.example", FetchTicket(.visible), granted: { _ in Issue.record("nobody left") })
+            {
+                hanging.append(slot)
+            }
+            // The lab's clock passes at once.
+            let before = lab.clock.ticks
+            let none = try await lab.get("/tiles/osm/3/4/3.png")
+            #expect(none.status == 504 && none[.retryAfter] == "5")
+            #expect(lab.clock.ticks - before == 30_000_000_000)
+            let stale = try await lab.get("/tiles/osm/3/4/2.png")
+            #expect(stale.status == 200 && stale.body == TileLab.png("sea"))
+            #expect(stale[.cacheStatus]?.hasSuffix("detail=origin-unreachable") == true, "\(stale[.cacheStatus] ?? "")")
+            #expect(lab.origin.count == 1 && !hanging.isEmpty)
+            #expect(lab.service.slots.waiting("tiles.example") == 1, "but for the test's own")
+        }
+    }
+
+    /// Each redirect had the whole of it anew.
+    @Test
+    func aRequestAndItsRedirectsHaveOneTime() async throws {
+        try await TileLab.with("osm=https://tiles.example/{z}/{x}/{y}.png", { $0.attempts = 1 }) { lab async throws in
+            let clock = lab.clock
+            lab.origin.become { request in
+                clock.advance(seconds: 20)
+                guard request.path != "/b" else { return Self.answer("sea") }
+                return TileLab.Answer(status: 302, fields: [.location: request.path == "/a" ? "/b" : "/a"])
+            }
+            #expect(try await lab.get("/tiles/osm/3/4/2.png").status == 504)
+            #expect(lab.origin.timeouts.withLock { $0 } == [.seconds(30), .seconds(10)], "then nothing was left")
+        }
+    }
+
+    /// On a full disk each look at a large tile was a request.
+    @Test
+    func aLargeTileThatCannotBeStoredIsAskedForOnce() async throws {
+        let files = SimulatedFileSystem(SimulatedDisk(clock: ManualClock()))
+        let body = TileLab.png(String(repeating: "x", count: 6 << 20))
+        try await TileLab.with(
+            files: files, origin: { _ in TileLab.Answer(fields: [.cacheControl: "max-age=60"], body: body) }
+        ) { lab async throws in
+            files.fail(.init(at: 0, number: ENOSPC, scope: .space, persistent: true))
+            for _ in 0..<3 { #expect(try await lab.get("/tiles/osm/3/4/2.png").body == body) }
+            #expect(lab.origin.count == 1)
+        }
+    }
+
     @Test
     func largeTilesThatAreNotStoredAreBoundedInMemory() async throws {
         let body = TileLab.png(String(repeating: "x", count: 200 << 10))
