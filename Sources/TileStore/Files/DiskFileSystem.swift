@@ -135,9 +135,12 @@ package final class DiskFileSystem: FileSystem {
                     modes.blob
                 } else {
                     // What is staged is written by nobody else.
-                    path.hasPrefix("staging/") ? modes.file & ~0o022 : modes.file
+                    path.hasPrefix(Self.staging) ? modes.file & ~0o022 : modes.file
                 }
-            let descriptor = with(path) { openat($0, $1, flags | O_CLOEXEC, bits) }
+            let descriptor =
+                path.hasPrefix(Self.staging)
+                ? try openStaged(path, flags | O_CLOEXEC, bits)
+                : with(path) { openat($0, $1, flags | O_CLOEXEC, bits) }
             if descriptor >= 0 {
                 if owner != nil, flags & O_CREAT != 0 { adopt(descriptor) }
                 if modes.isNarrowed, flags & O_CREAT != 0 { _ = fchmod(descriptor, bits & modes.allowed) }
@@ -152,6 +155,20 @@ package final class DiskFileSystem: FileSystem {
             default: throw failure("open", path)
             }
         }
+    }
+
+    private static var staging: String { "staging/" }
+
+    /// Opens a file in `staging/` by a descriptor of that folder, which must be no link: the folder was looked at when the cache
+    /// was opened, and a link may have taken its place since.
+    private func openStaged(_ path: String, _ flags: Int32, _ bits: mode_t) throws(FileError) -> Int32 {
+        let staging = with("staging") { openat($0, $1, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) }
+        guard staging >= 0 else { throw failure("open folder", "staging") }
+        let descriptor = path.dropFirst(Self.staging.count).withCString { openat(staging, $0, flags, bits) }
+        let number = errno
+        closeDescriptor(staging)
+        errno = number
+        return descriptor
     }
 
     /// Refuses folders, pipes and devices, from which a read may never return.
@@ -172,7 +189,9 @@ package final class DiskFileSystem: FileSystem {
 
     package func createFile(_ path: String, _ bytes: UnsafeRawBufferPointer, sync: Bool) throws(FileError) {
         let flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW
-        let descriptor = with(path) { openat($0, $1, flags, modes.blob) }
+        let descriptor =
+            path.hasPrefix(Self.staging)
+            ? try openStaged(path, flags, modes.blob) : with(path) { openat($0, $1, flags, modes.blob) }
         guard descriptor >= 0 else { throw failure("create", path) }
         adopt(descriptor)
         if modes.isNarrowed { _ = fchmod(descriptor, modes.blob & modes.allowed) }
