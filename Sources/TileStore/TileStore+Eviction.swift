@@ -41,8 +41,8 @@ struct EvictionGoal {
 }
 
 extension TileStore {
-    // A hold of the lock unlinks for so long, then lets others in.
-    private static var holdNanoseconds: UInt64 { 5_000_000 }
+    /// A hold of the lock unlinks for so long, then lets others in.
+    static var holdNanoseconds: UInt64 { 5_000_000 }
 
     /// The lasting limits.
     public func limits() throws -> StoreLimits {
@@ -95,7 +95,7 @@ extension TileStore {
             return try counting(into: &report) { try evict(self.goal(bytes, entries), ledger) }
         }
         while !goal.isReached { goal = try hold { l in try counting(into: &report) { try evict(goal, l) } } }
-        for shard in 0...255 { _ = try removeOrphans(inShard: UInt8(shard)) }
+        for shard in 0...255 { try removeOrphans(inShard: UInt8(shard)) }
         return report
     }
 
@@ -239,75 +239,13 @@ extension TileStore {
                 try appendRecords(lines, ledger)
             } catch let failure as AppendFailure where failure.cause.isFull {
                 // An entry without its blob is a miss, so this order is safe too; it makes the room for the record.
-                guard try ledger.confirmFolder() else { throw failure }
-                for digest in blobs {
-                    memory.remove(digest)
-                    vouched.withLock { $0.remove(digest) }
-                    // If the record fails again, puts that are on their way must not count on the file.
-                    ledger.unrecorded.insert(digest)
-                    try files.unlink(digest.path)
-                }
+                guard let folder = try ledger.confirmFolder() else { throw failure }
+                for digest in blobs { try unlink(ledger.giveUp(digest), folder) }
                 try appendRecords(lines, ledger)
                 ledger.unrecorded.subtract(blobs)
             }
         }
         if ledger.reserveGone { CacheFolder.makeReserve(ledger) }
-    }
-
-    /// Removes files of one folder of blobs that no entry names.
-    ///
-    /// Publication happens under the lock, so what is not counted under it is left over from a crash.
-    func removeOrphans(inShard shard: UInt8) throws -> Int {
-        let candidates = try orphanCandidates(inShard: shard)
-        var (removed, next) = (0, 0)
-        while next < candidates.count {
-            try hold { ledger in
-                // What left them without entries may not be on the disk: who wrote it may have died.
-                if isDurable { try ledger.syncLines() }
-                let limit = environment.ticks() &+ Self.holdNanoseconds
-                repeat {
-                    if try isOrphan(candidates[next]) {
-                        try discardOrphan(candidates[next])
-                        removed += 1
-                    }
-                    next += 1
-                } while next < candidates.count && environment.ticks() <= limit
-            }
-        }
-        return removed
-    }
-
-    /// Paths in one folder of `objects/` that look like nothing's: to be confirmed under the lock.
-    func orphanCandidates(inShard shard: UInt8) throws -> [String] {
-        let folder = ShardSet.path(shard)
-        do {
-            guard let status = try files.status(at: folder) else { return [] }
-            guard status.kind == .folder else { return [folder] }
-            let names = try files.list(folder) ?? []
-            var found: [String] = []
-            for start in stride(from: 0, to: names.count, by: 256) {
-                tables.read { t, _ in
-                    for name in names[start..<min(start + 256, names.count)] {
-                        if let digest = BlobDigest(name), digest.shard == shard, t.find(digest) != nil { continue }
-                        found.append(folder + "/" + name)
-                    }
-                }
-            }
-            return found
-        } catch { throw StoreError(error, in: files.location) }
-    }
-
-    /// Under the lock: whether nothing refers to what is at a path in `objects/`.
-    func isOrphan(_ path: String) throws -> Bool {
-        guard try files.status(at: path) != nil else { return false }
-        let parts = path.split(separator: "/")
-        guard parts.count == 3, let digest = BlobDigest(String(parts[2])), digest.path == path else { return true }
-        return tables.read { t, _ in t.find(digest) == nil }
-    }
-
-    func discardOrphan(_ path: String) throws {
-        guard let status = try files.status(at: path) else { return }
-        if status.kind == .folder { try quarantine(path) } else { try files.unlink(path) }
     }
 }
 

@@ -106,26 +106,10 @@ extension TileStore {
     ///
     /// `nil` if it is missing, of another length, no plain file, or has other bytes.
     func openBlob(_ digest: BlobDigest, size: Int, _ check: BlobCheck) throws(FileError) -> BlobFile? {
-        guard let file = try openBlob(digest, size: size) else { return nil }
-        if needsCheck(check) {
-            guard try file.hashes(to: digest) else { return nil }
-            if !check.isVerified { markVerified(digest, in: check.tables) }
-        }
+        let hashes = needsCheck(check)
+        guard let file = try blobs.reader.open(digest, size: size, hashes: hashes) else { return nil }
+        if hashes, !check.isVerified { markVerified(digest, in: check.tables) }
         return file
-    }
-
-    /// Opens a blob's file; `nil` if it is missing, of another length, or no plain file.
-    func openBlob(_ digest: BlobDigest, size: Int) throws(FileError) -> BlobFile? {
-        let path = digest.path
-        let opened: OpenFile
-        do throws(FileError) { opened = try files.open(path, .read) } catch {
-            if error.number == Errno.noEntry || error.isForeignObject { return nil }
-            throw error
-        }
-        // It closes the descriptor, whatever comes next.
-        let file = BlobFile(files, opened, size: size, path: path)
-        let status = try files.status(of: opened)
-        return status.kind == .file && status.size == Int64(size) ? file : nil
     }
 }
 

@@ -13,11 +13,9 @@ public final class TileStore: Sendable {
     /// The journal, and the right to write: held by one thread of this process at a time.
     let commit: Locked<Ledger>
     let queue = Monitor(WriterQueue())
+    let blobs: BlobFolder
     let memory: MemoryTier
-    let shards = Locked(ShardSet())
-    let vouched = Locked(VouchedDigests())
     let evicted = Locked(RemovalReport())
-    let stagingNames: StagingNames
     /// The folder's, for fingerprints; another one once the folder has been replaced.
     private let salt: Locked<String>
     /// Whether the machine was started anew since blobs were written that nobody has hashed since.
@@ -48,7 +46,7 @@ public final class TileStore: Sendable {
         self.configuration = configuration
         files = environment.files
         isDurable = configuration.durability == .durable
-        stagingNames = StagingNames(environment.random())
+        blobs = BlobFolder(files, isDurable: isDurable, random: environment.random)
         let ledger = Ledger(
             environment: environment, durable: isDurable,
             usesImages: configuration.indexImages != .never)
@@ -56,7 +54,7 @@ public final class TileStore: Sendable {
             let marker = try CacheFolder.open(environment, configuration, ledger)
             salt = Locked(marker.salt)
             isReadOnly = ledger.readOnly
-            let loaded = try CacheFolder.load(ledger, configuration)
+            let loaded = try CacheFolder.load(ledger, configuration, blobs)
             // A start of the machine that cannot be told from others may be another one.
             suspicious = Locked(loaded.boot != nil && loaded.boot != environment.bootID)
             tables = Striped(loaded, local: ReaderLocal.init)
@@ -159,7 +157,7 @@ public final class TileStore: Sendable {
         guard let fresh = try ledger.load(underLock: underLock) else { return }
         // The folder may be another one, in the place of the one that was opened.
         if let marker = try CacheFolder.readMarker(files) { salt.withLock { $0 = marker.salt } }
-        shards.withLock { $0 = ShardSet() }
+        blobs.shards.forget()
         tables.write(
             visiting: { tables, local in
                 // Pending uses are kept by numbers that only the old tables understand.
