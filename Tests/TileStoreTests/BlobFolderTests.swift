@@ -171,6 +171,21 @@ struct BlobFolderTests {
         #expect(bench.disk.names("quarantine").count == (harm == .missing ? 0 : 1))
     }
 
+    /// To make room for it all that was kept was removed, and then it was not kept itself.
+    @Test func aFileTooLargeForTheQuarantineEmptiedIt() throws {
+        let bench = try BlobBench()
+        for blob in [1, 2] {
+            try bench.apply(.publish(blob))
+            try bench.apply(.damage(blob))
+        }
+        let large = BlobBench.digests[3]
+        bench.disk.plant(large.path, [UInt8](repeating: 1, count: 16_000_001))
+        let damaged = try #require(try bench.blobs.reader.damage(of: large, size: BlobBench.payloads[3].count))
+        try bench.blobs.setAside(damaged, bench.hold())
+        #expect(bench.disk.kind(large.path) == nil)
+        #expect(bench.disk.names("quarantine").count == 2)
+    }
+
     @Test func whatNoEntryNamesIsAnOrphan() throws {
         let tables = Tables(blockSize: 64, hashSeed: 1)
         #expect(tables.addBlob(BlobBench.digests[0], 1) != nil)

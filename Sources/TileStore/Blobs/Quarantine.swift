@@ -17,6 +17,7 @@ struct Quarantine: Sendable {
     ///
     /// - Returns: `false` if it is too large to be kept; then it is where it was.
     func take(_ path: String, _ status: FileStatus) throws -> Bool {
+        if status.kind == .file, status.size > Self.mostBytes { return false }
         try files.makeFolder("quarantine")
         var kept: [(name: String, status: FileStatus)] = []
         for name in try files.list("quarantine") ?? [] {
@@ -31,7 +32,6 @@ struct Quarantine: Sendable {
                 guard error.number == Errno.notEmpty else { throw error }
             }
         }
-        if status.kind == .file, status.size > Self.mostBytes { return false }
         let name = path.split(separator: "/").last.map(String.init) ?? "unnamed"
         try files.rename(path, to: "quarantine/\(name)-\(String(random() & 0xFFFF_FFFF, radix: 16))")
         return true
