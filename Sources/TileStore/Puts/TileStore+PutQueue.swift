@@ -77,21 +77,21 @@ extension TileStore {
         do {
             // Where blobs are to be put in place it must be certain which folder that is.
             let appendsOnly = batches.allSatisfy { $0.allSatisfy { $0.staged == nil && !$0.looksNew } }
-            var goal = EvictionGoal()
+            var evictor = Evictor()
             do {
                 try hold(ledger, appendsOnly: appendsOnly) { ledger in
                     try record(batches, ledger)
-                    if ledger.glance.exceedsLimits { goal = try evictToLimits(ledger) }
+                    if ledger.glance.exceedsLimits { evictor = try evictToLimits(ledger) }
                 }
             } catch {
                 failure = error
                 // Those before the one that failed are stored, and records of an append that failed may stand: they count.
                 let code = (error as? StoreError)?.code
                 if ledger.glance.exceedsLimits, code != .locked, code != .closed, code != .readOnly {
-                    goal = try hold(ledger) { try evictToLimits($0) }
+                    evictor = try hold(ledger) { try evictToLimits($0) }
                 }
             }
-            while !goal.isReached { try hold(ledger) { goal = try evict(goal, $0) } }
+            while !evictor.isDone { try hold(ledger) { evictor = try evict(evictor, $0) } }
             if isCompactionDue(ledger) {
                 maintenance?.scheduleCompaction()
             } else if isImageDue(ledger) {
