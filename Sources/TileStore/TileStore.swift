@@ -12,7 +12,7 @@ public final class TileStore: Sendable {
     let tables: Striped<Tables, ReaderLocal>
     /// The journal, and the right to write: held by one thread of this process at a time.
     let commit: Locked<Ledger>
-    let queue = Monitor(WriterQueue())
+    let queue: PutQueue<UnsafeMutableBufferPointer<PutRequest>, Ledger>
     let blobs: BlobFolder
     let memory: MemoryTier
     let evicted = Locked(RemovalReport())
@@ -62,6 +62,7 @@ public final class TileStore: Sendable {
             throw StoreError(error, in: environment.files.location)
         }
         commit = Locked(ledger)
+        queue = PutQueue(commit)
         memory = MemoryTier(bytes: configuration.memoryTierBytes)
         maintenance = environment.background && !isReadOnly ? Maintenance() : nil
         maintenance?.attach(self)

@@ -182,8 +182,7 @@ private final class GroupedPutsBench {
 
     /// Carries batches out as if all had waited for the lock.
     private func carryOut(_ batches: [Batch]) -> [(any Error)?] {
-        let waiting = batches.dropLast().map { PutBatch($0.requests) }
-        store.queue.withLock { $0.waiting = waiting }
+        let waiting = batches.dropLast().map { store.queue.enqueue($0.requests) }
         guard let last = batches.last else { return [] }
         let failure = store.submit(last.requests)
         return waiting.map(\.failure) + [failure]
