@@ -1,9 +1,3 @@
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
-
 /// The blobs on disk: the only type that changes what is in `objects/`, `staging/` and `quarantine/`.
 ///
 /// It knows files and no entries. What it may do to a blob's file it is told by values that only others can make:
