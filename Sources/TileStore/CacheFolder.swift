@@ -139,7 +139,9 @@ enum CacheFolder {
     }
 
     /// Loads the tables, under the lock where that is needed, and clears what an earlier crash left lying about.
-    static func load(_ ledger: Ledger, _ configuration: StoreConfiguration) throws -> Tables {
+    static func load(
+        _ ledger: Ledger, _ configuration: StoreConfiguration, _ blobs: BlobFolder
+    ) throws -> Tables {
         let files = ledger.files
         if ledger.readOnly {
             try files.enter()
@@ -162,7 +164,7 @@ enum CacheFolder {
         guard let loaded else {
             throw StoreError(.damaged, "\(files.location)/manifest cannot be read; see tilegc verify")
         }
-        try StagedFile.sweep(files, now: ledger.environment.now())
+        try blobs.staging.sweep(now: ledger.environment.now())
         makeReserve(ledger)
         return loaded
     }

@@ -124,34 +124,10 @@ extension TileStore {
     ///
     /// `nil` if it is missing, of another length, no plain file, or has other bytes.
     func openBlob(_ digest: BlobDigest, size: Int, _ check: BlobCheck) throws(FileError) -> BlobFile? {
-        if let shared = openBlobs.file(digest) {
-            if try shared.isInPlace(), try isGood(shared, digest, check) { return shared }
-            // Another file is in the blob's place by now, or none.
-            openBlobs.forget(CollectionOfOne(digest))
-        }
-        guard let file = try openBlob(digest, size: size), try isGood(file, digest, check) else { return nil }
-        return openBlobs.share(file, digest)
-    }
-
-    private func isGood(_ file: BlobFile, _ digest: BlobDigest, _ check: BlobCheck) throws(FileError) -> Bool {
-        guard needsCheck(check) else { return true }
-        guard try file.hashes(to: digest) else { return false }
-        if !check.isVerified { markVerified(digest, in: check.tables) }
-        return true
-    }
-
-    /// Opens what is in a blob's place now; `nil` if it is missing, of another length, or no plain file.
-    func openBlob(_ digest: BlobDigest, size: Int) throws(FileError) -> BlobFile? {
-        let path = digest.path
-        let opened: OpenFile
-        do throws(FileError) { opened = try files.open(path, .read) } catch {
-            if error.number == Errno.noEntry || error.isForeignObject { return nil }
-            throw error
-        }
-        // It closes the descriptor, whatever comes next.
-        let file = BlobFile(files, opened, size: size, path: path)
-        let status = try files.status(of: opened)
-        return status.kind == .file && status.size == Int64(size) ? file : nil
+        let hashes = needsCheck(check)
+        guard let file = try blobs.reader.open(digest, size: size, hashes: hashes) else { return nil }
+        if hashes, !check.isVerified { markVerified(digest, in: check.tables) }
+        return file
     }
 }
 

@@ -105,12 +105,7 @@ extension TileStore {
         guard let entry = try find(key, recordsUse: false)?.entry, let blob = entry.blob else {
             return try entry(for: key)
         }
-        do throws(FileError) {
-            guard let status = try files.status(at: blob.path), status.kind == .file, status.size == entry.size else {
-                return nil
-            }
-            return entry
-        } catch {
+        do throws(FileError) { return try blobs.reader.isThere(blob, size: entry.size) ? entry : nil } catch {
             throw StoreError(error, in: files.location)
         }
     }
@@ -188,7 +183,7 @@ extension TileStore {
     private func loadBlob(
         _ digest: BlobDigest, size: Int, _ check: BlobCheck, onlyCached: Bool
     ) throws(FileError) -> Data? {
-        if size > Self.mostAtOnce, try status(of: digest, isNot: size) { return nil }
+        if size > BlobReader.mostAtOnce, try !blobs.reader.isThere(digest, size: size) { return nil }
         guard let memory = malloc(size + 1) else { throw FileError("allocate for", digest.path, ENOMEM) }
         let buffer = UnsafeMutableRawBufferPointer(start: memory, count: size + 1)
         do throws(FileError) {
@@ -205,28 +200,15 @@ extension TileStore {
         return data
     }
 
-    /// Reads a blob's file into memory that has room for one byte more, so that a file that is too long shows without an
-    /// fstat; `false` if it is missing, of another length, no plain file, or has other bytes.
+    /// Reads a blob's file into memory that has room for one byte more, and hashes it if that is still to be done; `false` as
+    /// ``BlobReader/fill(_:_:hashes:onlyCached:)``.
     @inline(__always)
     func fill(
         _ buffer: UnsafeMutableRawBufferPointer, _ digest: BlobDigest, _ check: BlobCheck, onlyCached: Bool
     ) throws(FileError) -> Bool {
-        let count: Int?
-        do throws(FileError) {
-            count = try digest.withPath { path throws(FileError) in
-                onlyCached ? try files.readCachedFile(path, into: buffer) : try files.readFile(path, into: buffer)
-            }
-        } catch {
-            // A link, a folder: something that the store never made is in the blob's place. The rest is the disk's fault.
-            if error.isForeignObject { return false }
-            throw error
-        }
-        let size = buffer.count - 1
-        guard count == size else { return false }
-        if needsCheck(check) {
-            guard BlobDigest(hashing: UnsafeRawBufferPointer(rebasing: buffer[..<size])) == digest else { return false }
-            if !check.isVerified { markVerified(digest, in: check.tables) }
-        }
+        let hashes = needsCheck(check)
+        guard try blobs.reader.fill(buffer, digest, hashes: hashes, onlyCached: onlyCached) else { return false }
+        if hashes, !check.isVerified { markVerified(digest, in: check.tables) }
         return true
     }
 
@@ -244,104 +226,5 @@ extension TileStore {
             guard tables.number == number, let slot = tables.find(digest) else { return }
             tables.blobs.change(slot).pointee.flags |= BlobRecord.verified
         }
-    }
-
-    /// A blob could not be read: confirms it under the lock, drops it with all its entries, puts the file aside.
-    func settleDamage(_ digest: BlobDigest) throws {
-        guard !isReadOnly else { return }
-        try hold { ledger in
-            guard let size = tables.read({ t, _ in t.find(digest).map { Int(t.blobs[$0].pointee.size) } }) else {
-                return
-            }
-            guard try !isIntact(digest, size) else { return }
-            try drop([digest], ledger)
-        }
-    }
-
-    /// Blobs of more bytes are looked at before memory is taken for them, since a damaged manifest may say any size; and
-    /// where their bytes are not returned, they are read in pieces.
-    static var mostAtOnce: Int { 1 << 20 }
-
-    private func status(of digest: BlobDigest, isNot size: Int) throws(FileError) -> Bool {
-        guard let status = try files.status(at: digest.path) else { return true }
-        return status.kind != .file || status.size != Int64(size)
-    }
-
-    /// Whether a blob's file is there and right, whatever the configuration says about checking.
-    ///
-    /// - Throws: What the disk or the process's limits answered, which says nothing about the blob.
-    func isIntact(_ digest: BlobDigest, _ size: Int) throws(FileError) -> Bool {
-        if size > Self.mostAtOnce { return try openBlob(digest, size: size)?.hashes(to: digest) ?? false }
-        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: size + 1, alignment: 8)
-        defer { buffer.deallocate() }
-        let count: Int?
-        do throws(FileError) {
-            count = try digest.withPath { path throws(FileError) in try files.readFile(path, into: buffer) }
-        } catch {
-            guard error.isForeignObject else { throw error }
-            return false
-        }
-        guard count == size else { return false }
-        return BlobDigest(hashing: UnsafeRawBufferPointer(rebasing: buffer[..<size])) == digest
-    }
-
-    /// Drops damaged blobs with all their entries and puts their files aside.
-    ///
-    /// Under the lock.
-    func drop(_ digests: [BlobDigest], _ ledger: Ledger) throws {
-        var lines = LineBuffer()
-        openBlobs.forget(digests)
-        for digest in digests {
-            memory.remove(digest)
-            vouched.withLock { $0.remove(digest) }
-            lines.drop(digest)
-        }
-        do throws(AppendFailure) { try ledger.append(lines, .live(tables)) } catch {
-            // The record can wait: without its file the blob is a miss, and the next reader tries again.
-            guard error.cause.isFull else { throw error }
-        }
-        for digest in digests { try quarantine(digest.path) }
-        forgetReleased(ledger)
-    }
-
-    /// Moves a file out of `objects/` where it can be looked at.
-    ///
-    /// At most 64 files and 16 MB are kept.
-    func quarantine(_ path: String) throws {
-        guard let status = try files.status(at: path) else { return }
-        try files.makeFolder("quarantine")
-        var kept: [(name: String, status: FileStatus)] = []
-        for name in try files.list("quarantine") ?? [] {
-            if let status = try files.status(at: "quarantine/" + name) { kept.append((name, status)) }
-        }
-        kept.sort { ($0.status.modified, $0.name) < ($1.status.modified, $1.name) }
-        func total() -> Int64 { kept.reduce(status.size) { $0 + $1.status.size } }
-        while !kept.isEmpty, kept.count >= 64 || total() > 16_000_000 {
-            let oldest = kept.removeFirst()
-            do { try removeTree("quarantine/" + oldest.name, depth: 0) } catch let error as FileError {
-                // Names that are no Unicode cannot be removed by name; what they are in stays.
-                guard error.number == Errno.notEmpty else { throw error }
-            }
-        }
-        let name = path.split(separator: "/").last.map(String.init) ?? "unnamed"
-        if status.kind == .file, status.size > 16_000_000 {
-            try files.unlink(path)
-        } else {
-            try files.rename(path, to: "quarantine/\(name)-\(String(environment.random() & 0xFFFF_FFFF, radix: 16))")
-        }
-    }
-
-    /// Removes what is in quarantine: mostly files, but somebody may have put a folder into a blob's place.
-    func removeTree(_ path: String, depth: Int) throws {
-        guard let status = try files.status(at: path) else { return }
-        guard status.kind == .folder else {
-            try files.unlink(path)
-            return
-        }
-        guard depth < 16 else {
-            throw StoreError(.damaged, "\(files.location)/\(path) is nested too deeply; remove it by hand")
-        }
-        for name in try files.list(path) ?? [] { try removeTree(path + "/" + name, depth: depth + 1) }
-        try files.removeFolder(path)
     }
 }

@@ -24,12 +24,8 @@ extension TileStore {
 
     /// Under the lock, in durable mode: syncs the file of a live blob, if its bytes are right.
     func syncLive(_ digest: BlobDigest, _ size: Int) throws -> Bool {
-        guard try isIntact(digest, size) else { return false }
-        try prepareShard(digest.shard)
-        let file = try files.open(digest.path, .read)
-        defer { files.close(file) }
-        try files.sync(file)
-        try files.syncFolder(ShardSet.path(digest.shard))
+        guard try blobs.reader.isIntact(digest, size: size) else { return false }
+        try blobs.sync(digest)
         noteSynced(digest)
         return true
     }

@@ -26,24 +26,24 @@ extension TileStore {
         report.countMismatches = mismatches
         let suspects = try checkBlobs(quick: quick, &report, progress)
         for (digest, size) in suspects { try confirm(digest, size, quick, repair, &report) }
-        for path in try strangers() {
+        for path in try orphanCandidates() {
             // A name that is no Unicode cannot be looked up as it was read.
             if path.unicodeScalars.contains("\u{FFFD}") {
                 report.foreign.append(path)
                 continue
             }
-            let orphan =
+            let isOrphan =
                 isReadOnly
-                ? try isOrphan(path)
+                ? try orphan(at: path) != nil
                 : try hold { ledger in
-                    guard try isOrphan(path) else { return false }
-                    if repair {
+                    guard let orphan = try orphan(at: path) else { return false }
+                    if repair, let folder = try ledger.confirmFolder() {
                         if isDurable { try ledger.syncLines() }
-                        try discardOrphan(path)
+                        try blobs.remove(orphan, folder)
                     }
                     return true
                 }
-            if orphan { report.orphans.append(path) }
+            if isOrphan { report.orphans.append(path) }
         }
         report.foreign = try (report.foreign + foreignFiles()).sorted()
         if repair { try mend(&report) }
@@ -120,44 +120,29 @@ extension TileStore {
 
     private func looksRight(_ digest: BlobDigest, _ size: Int, _ quick: Bool) -> Bool {
         // A failing disk is as bad as a missing file here: both are confirmed later.
-        if !quick { return (try? isIntact(digest, size)) ?? false }
-        guard let status = try? files.status(at: digest.path) else { return false }
-        return status.kind == .file && status.size == Int64(size)
+        do throws(FileError) {
+            return try quick ? blobs.reader.isThere(digest, size: size) : blobs.reader.isIntact(digest, size: size)
+        } catch { return false }
     }
 
     private func confirm(
         _ digest: BlobDigest, _ size: Int, _ quick: Bool, _ repair: Bool, _ report: inout VerifyReport
     ) throws {
-        func look() throws -> (isThere: Bool, isBad: Bool) {
-            guard tables.read({ t, _ in t.find(digest) != nil }) else { return (false, false) }
+        func look() throws -> DamagedBlob? {
+            guard tables.read({ t, _ in t.find(digest) != nil }) else { return nil }
             // A disk that fails, or too many open files, is no reason to drop a blob: that error is the caller's.
-            let isRight = try quick ? looksRight(digest, size, true) : isIntact(digest, size)
-            if isRight { return (false, false) }
-            return (try files.status(at: digest.path) != nil, true)
+            return try blobs.reader.damage(of: digest, size: size, quick: quick)
         }
         let found =
             isReadOnly
             ? try look()
             : try hold { ledger in
                 let found = try look()
-                if repair, found.isBad { try drop([digest], ledger) }
+                if repair, let found { try drop(found, ledger) }
                 return found
             }
-        guard found.isBad else { return }
+        guard let found else { return }
         if found.isThere { report.damaged.append(digest) } else { report.missing.append(digest) }
-    }
-
-    /// Everything in `objects/` that does not look like a blob that is counted.
-    private func strangers() throws -> [String] {
-        var paths: [String] = []
-        do throws(FileError) {
-            for name in try (files.list("objects") ?? []).sorted() {
-                let isShard = name.count == 2 && name.utf8.allSatisfy { hexDigitValue($0) != nil }
-                if !isShard { paths.append("objects/" + name) }
-            }
-        } catch { throw StoreError(error, in: files.location) }
-        for shard in 0...255 { paths += try orphanCandidates(inShard: UInt8(shard)).sorted() }
-        return paths
     }
 
     /// What lies in the cache's folder and in `manifest/` that the store does not make, and passes over.
@@ -268,13 +253,13 @@ extension TileStore {
         }
         if let limits { found.append(limits) }
         for (digest, size) in blobs {
-            if try files.status(at: digest.path) == nil {
-                found.append("I2: blob \(digest) has entries and no file")
-            } else if try !isIntact(digest, size) {
-                found.append("I10: blob \(digest) has bytes that are not its own")
-            }
+            guard let damaged = try self.blobs.reader.damage(of: digest, size: size) else { continue }
+            found.append(
+                damaged.isThere
+                    ? "I10: blob \(digest) has bytes that are not its own"
+                    : "I2: blob \(digest) has entries and no file")
         }
-        for path in try strangers() { found.append("I4: \(path) is named by no entry") }
+        for path in try orphanCandidates() { found.append("I4: \(path) is named by no entry") }
         return found
     }
 }

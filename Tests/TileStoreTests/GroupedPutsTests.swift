@@ -170,7 +170,7 @@ private final class GroupedPutsBench {
         let requests = UnsafeMutableBufferPointer<PutRequest>.allocate(capacity: tiles.count)
         _ = requests.initialize(from: tiles.map { PutRequest($0) })
         if random.oneIn(2), let bytes = tiles[0].data {
-            let file = try StagedFile.make(store.files, store.stagingNames)
+            let file = try store.blobs.staging.begin()
             try bytes.withUnsafeBytes { try file.append($0) }
             let digest = bytes.withUnsafeBytes { BlobDigest(hashing: $0) }
             requests[0] = PutRequest(file, digest, size: bytes.count, for: tiles[0].key, tiles[0].metadata)
@@ -182,8 +182,7 @@ private final class GroupedPutsBench {
 
     /// Carries batches out as if all had waited for the lock.
     private func carryOut(_ batches: [Batch]) -> [(any Error)?] {
-        let waiting = batches.dropLast().map { PutBatch($0.requests) }
-        store.queue.withLock { $0.waiting = waiting }
+        let waiting = batches.dropLast().map { store.queue.enqueue($0.requests) }
         guard let last = batches.last else { return [] }
         let failure = store.submit(last.requests)
         return waiting.map(\.failure) + [failure]

@@ -197,7 +197,7 @@ struct SharedFolderTests {
                 group.leave()
             }
             // Behind the one who holds the lock.
-            while store.queue.withLock({ $0.waiting.count }) < place { Thread.sleep(forTimeInterval: 0) }
+            while store.queue.count < place { Thread.sleep(forTimeInterval: 0) }
         }
         files.beforeLocking {
             queue(innocentFirst ? "innocent" : "refused", innocentFirst ? "a/3/1/1" : "c/1/0/0", as: 1)

@@ -114,6 +114,42 @@ struct StagingTests {
         for store in [store, other] { try store.close() }
     }
 
+    /// Files were made wherever a link led that had taken the place of `staging/` while the cache was open.
+    @Test(arguments: [false, true])
+    func stagingThatBecameALinkWasFollowed(durable: Bool) throws {
+        let lab = try Lab()
+        let (folder, elsewhere) = (TemporaryFolder(), TemporaryFolder())
+        try FileManager.default.createDirectory(atPath: elsewhere.path, withIntermediateDirectories: true)
+        var configuration = Lab.plain
+        configuration.durability = durable ? .durable : .relaxed
+        configuration.indexImages = .never
+        let store = try TileStore(
+            environment: lab.clock.environment(DiskFileSystem(location: folder.path)), configuration: configuration)
+        defer { store.simulateKill() }
+        let staging = folder.path + "/staging"
+        try FileManager.default.removeItem(atPath: staging)
+        try FileManager.default.createSymbolicLink(atPath: staging, withDestinationPath: elsewhere.path)
+        let large = lab.bytes(1, size: 200_000)
+        func write() throws {
+            try Self.begin(2, in: store, lab).commit(for: lab.key(2), metadata: lab.metadata())
+        }
+        let attempts: [() throws -> Void] = [
+            { try store.put(large, for: lab.key(1), metadata: lab.metadata()) }, write, { _ = try store.compact() },
+        ]
+        for attempt in attempts {
+            let error = #expect(throws: StoreError.self) { try attempt() }
+            #expect(error?.code == .damaged && error?.message.contains(staging) == true, "\(String(describing: error))")
+        }
+        #expect(try FileManager.default.contentsOfDirectory(atPath: elsewhere.path) == [])
+        // Without the link the folder is made anew.
+        try FileManager.default.removeItem(atPath: staging)
+        try attempts[0]()
+        try attempts[1]()
+        #expect(try store.read(lab.key(1))?.data == large)
+        #expect(try store.read(lab.key(2))?.data == lab.bytes(2))
+        #expect(try FileManager.default.contentsOfDirectory(atPath: elsewhere.path) == [])
+    }
+
     @Test("What somebody has put into staging harms nobody, and folders there are left alone")
     func plantedThings() throws {
         let lab = try Lab()

@@ -17,14 +17,17 @@ package final class BlobFile: Sendable {
     private let files: any FileSystem
     private let file: OpenFile
     private let path: String
+    /// The file's number on its file system.
+    private let number: UInt64
     /// Called at the end, where the file is shared.
     private let onClose = Locked<(@Sendable (ObjectIdentifier) -> Void)?>(nil)
 
-    init(_ files: any FileSystem, _ file: OpenFile, size: Int, path: String) {
+    init(_ files: any FileSystem, _ file: OpenFile, number: UInt64, size: Int, path: String) {
         self.files = files
         self.file = file
         self.size = size
         self.path = path
+        self.number = number
     }
 
     deinit {
@@ -35,10 +38,10 @@ package final class BlobFile: Sendable {
     /// Has a body called when the last reader has let go.
     func whenClosed(_ body: @escaping @Sendable (ObjectIdentifier) -> Void) { onClose.withLock { $0 = body } }
 
-    /// Whether the file still has its length, and a name: if not, it is not what lies in the blob's place.
+    /// Whether it is what lies in the blob's place now, with its length.
     func isInPlace() throws(FileError) -> Bool {
-        let status = try files.status(of: file)
-        return status.kind == .file && status.size == Int64(size) && status.links > 0
+        guard let status = try files.status(at: path) else { return false }
+        return status.kind == .file && status.size == Int64(size) && status.number == number
     }
 
     /// Reads a stretch that lies within the blob; may block.

@@ -33,9 +33,7 @@ final class OpenBlobs: Sendable {
     }
 
     /// Has the next reader open the file anew; those who read it now are not disturbed.
-    func forget(_ digests: some Sequence<BlobDigest>) {
-        places.withLock { places in for digest in digests { places[digest] = nil } }
-    }
+    func forget(_ digest: BlobDigest) { places.withLock { _ = $0.removeValue(forKey: digest) } }
 
     private func closed(_ digest: BlobDigest, _ id: ObjectIdentifier) {
         places.withLock { if $0[digest]?.id == id { $0[digest] = nil } }

@@ -8,7 +8,8 @@ final class StagedFile: Sendable {
     let path: String
     private let files: any FileSystem
     private let file: OpenFile
-    private static let ending = ".body"
+    /// How the name of such a file ends.
+    static let ending = ".body"
 
     /// Makes and locks a file, and the folder too where a purge has taken it.
     static func make(_ files: any FileSystem, _ names: StagingNames) throws(FileError) -> StagedFile {
@@ -73,38 +74,6 @@ final class StagedFile: Sendable {
 
     private func named(_ error: FileError) -> FileError {
         FileError(error.operation, files.location + "/" + path, error.number)
-    }
-
-    // MARK: Leftovers
-
-    private enum Writer { case alive, dead, unknown }
-
-    /// Removes what writers left in `staging/`.
-    ///
-    /// A body that nobody has locked was left by a process that died. Other files are written in one go; they go an hour later, by
-    /// the time of day. Whoever loses one to a clock that has jumped stages its bytes again.
-    static func sweep(_ files: any FileSystem, now: Timestamp) throws(FileError) {
-        for name in try files.list("staging") ?? [] {
-            let path = "staging/" + name
-            let writer = name.hasSuffix(ending) ? try removeIfDead(path, files) : .unknown
-            guard writer == .unknown, let status = try files.status(at: path), status.kind != .folder,
-                status.modified < now.seconds - 3600
-            else { continue }
-            try files.unlink(path)
-        }
-    }
-
-    private static func removeIfDead(_ path: String, _ files: any FileSystem) throws(FileError) -> Writer {
-        let file: OpenFile
-        do throws(FileError) { file = try files.open(path, .read) } catch {
-            // It is gone by now, or nothing that the store has made, or another user's.
-            guard error.number == Errno.noEntry || error.isDenied || error.isForeignObject else { throw error }
-            return .unknown
-        }
-        defer { files.close(file) }
-        guard try files.tryLock(file) else { return .alive }
-        try files.unlink(path)
-        return .dead
     }
 }
 

@@ -33,9 +33,13 @@ package struct FileStatus: Sendable, Equatable {
     package var modifiedNanoseconds: Int
     /// Whether nobody but this process's user and root can have written it.
     package var isOurs: Bool
+    /// What tells it from the other files of its file system for as long as it is open.
+    package var number: UInt64
     package init(
-        kind: FileKind, size: Int64, modified: Int64, links: Int, modifiedNanoseconds: Int = 0, isOurs: Bool = true
+        kind: FileKind, size: Int64, modified: Int64, links: Int, modifiedNanoseconds: Int = 0, isOurs: Bool = true,
+        number: UInt64
     ) {
+        self.number = number
         self.modifiedNanoseconds = modifiedNanoseconds
         self.isOurs = isOurs
         self.kind = kind

@@ -1,3 +1,12 @@
+/// Proof that the cache's lock is held, and that what it locks is the folder that paths lead to.
+///
+/// Who puts a blob in place or takes one away needs one: in a folder that has taken this one's place the same names may mean
+/// tiles that are in use. Only ``FolderLock/confirm()`` makes one. It cannot be copied, and is not kept beyond the hold in which
+/// it was made.
+struct FolderHold: ~Copyable, Sendable {
+    fileprivate init() {}
+}
+
 /// The cache's lock as this process has it: an `flock` of a file in the cache's folder.
 ///
 /// Processes that hold it one after the other may find that the folder is another one by then (moved away, purged and made
@@ -44,20 +53,20 @@ final class FolderLock {
         lastConfirmed.map { environment.coarseTicks() &- $0 < 10_000_000 } ?? false
     }
 
-    /// Whether the file that is locked is the one that its path leads to.
+    /// Looks whether the file that is locked is the one that its path leads to; `nil` if not.
     ///
-    /// Only under the lock.
-    func confirm() throws(FileError) -> Bool {
-        if isConfirmed { return true }
-        guard let file else { return false }
+    /// Only under the lock. Looks once in each hold.
+    func confirm() throws(FileError) -> FolderHold? {
+        if isConfirmed { return FolderHold() }
+        guard let file else { return nil }
         // A lock file without a name belongs to a folder that is no more.
         guard try files.status(of: file).links > 0 else {
             lastConfirmed = nil
-            return false
+            return nil
         }
         isConfirmed = true
         lastConfirmed = environment.coarseTicks()
-        return true
+        return FolderHold()
     }
 
     private func waitForLock(_ file: OpenFile, _ seconds: Double, _ location: String) throws {

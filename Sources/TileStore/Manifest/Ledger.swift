@@ -121,7 +121,7 @@ final class Ledger {
             try lock.take(wait: seconds, in: files.location)
             if appendsOnly, lock.wasConfirmedLately { return }
             do throws(FileError) {
-                if try confirmFolder() { return }
+                if try confirmFolder() != nil { return }
             } catch {
                 lock.release()
                 throw error
@@ -136,13 +136,13 @@ final class Ledger {
         }
     }
 
-    /// Whether what is locked is the folder that paths lead to.
+    /// Confirms that what is locked is the folder that paths lead to.
     ///
-    /// Only under the lock. If not, the next holder will load all anew.
-    func confirmFolder() throws(FileError) -> Bool {
-        if try lock.confirm() { return true }
+    /// Only under the lock. If it is not, the next holder will load all anew.
+    func confirmFolder() throws(FileError) -> FolderHold? {
+        if let folder = try lock.confirm() { return folder }
         mustLoad = true
-        return false
+        return nil
     }
 
     /// Whether the journal was removed although no record leads on from it: `manifest/` was deleted, or the whole folder.

@@ -156,11 +156,11 @@ package final class BodyWriter: Sendable {
     /// Goes on in a file.
     private func move(_ memory: Data, and bytes: UnsafeRawBufferPointer, _ hash: inout SHA256.Stream?) throws {
         let file: StagedFile
-        do throws(FileError) { file = try StagedFile.make(store.files, store.stagingNames) } catch {
+        do throws(FileError) { file = try store.blobs.staging.begin() } catch {
             guard error.number == Errno.noEntry else { throw error }
             // The folder itself is gone: the one in its place is entered under the lock.
             try store.hold { _ in }
-            file = try StagedFile.make(store.files, store.stagingNames)
+            file = try store.blobs.staging.begin()
         }
         do {
             let begun = SHA256.Stream()

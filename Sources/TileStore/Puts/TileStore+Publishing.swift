@@ -9,7 +9,7 @@ extension TileStore {
     /// Puts a blob in its place.
     func publish(_ request: inout PutRequest, _ pending: PendingRecords, _ ledger: Ledger) throws {
         guard let digest = request.digest else { return }
-        guard try ledger.confirmFolder() else {
+        guard let folder = try ledger.confirmFolder() else {
             throw StoreError(.busy, "\(files.location) was replaced while a tile was put into it; try again")
         }
         if request.looksNew, !request.isPlaced, let check = blobCheck(digest) {
@@ -24,14 +24,16 @@ extension TileStore {
         // A durable store may have synced the file that is replaced, and counts on that: its successor is synced too.
         let isReplacing = !isDurable && tables.read { t, _ in t.find(digest) != nil }
         if !request.isPlaced {
-            try prepareShard(digest.shard)
-            if isReplacing, let staged = request.staged { try syncIfThere(staged) }
-            if try request.staged != nil || !isMadeInPlace(request) || !makeInPlace(request, digest) {
+            try blobs.shards.prepare(digest.shard)
+            if isReplacing, let staged = request.staged { try blobs.syncStaged(staged) }
+            if try request.staged != nil || !isMadeInPlace(request) || !makeInPlace(request, digest, folder) {
                 // It may have looked live before the lock and is not: evicted meanwhile.
                 if request.staged == nil {
                     do throws(FileError) { try stage(&request) } catch { throw StoreError(error, in: files.location) }
                 }
-                try moveStaged(&request, digest)
+                if let staged = request.staged {
+                    try blobs.publish(staged, as: digest, folder) { try stageAgain(&request) }
+                }
             }
             request.staged = nil
         }
@@ -45,8 +47,8 @@ extension TileStore {
                 if let slot = t.find(digest) { t.blobs.change(slot).pointee.flags &= ~BlobRecord.verified }
             }
         }
-        if isReplacing { try syncIfThere(digest.path) }
-        if isDurable || isReplacing { try files.syncFolder(ShardSet.path(digest.shard)) }
+        if isReplacing { try blobs.syncIfThere(digest) }
+        if isDurable || isReplacing { try blobs.shards.sync(digest.shard) }
         if isDurable { noteSynced(digest) }
     }
 
@@ -79,107 +81,58 @@ extension TileStore {
                 places.append(i)
             }
         }
-        guard places.count >= Self.fewestTogether, try ledger.confirmFolder() else { return false }
+        guard places.count >= Self.fewestTogether, let folder = try ledger.confirmFolder() else { return false }
         try markUnsynced(ledger)
-        for place in places { if let digest = requests[place].digest { try prepareShard(digest.shard) } }
-        let (files, share) = (files, 4)
+        for place in places { if let digest = requests[place].digest { try blobs.shards.prepare(digest.shard) } }
+        let (blobs, share) = (blobs, 4)
         // Each place is one share's alone, and all have come back when this returns.
         nonisolated(unsafe) let shared = requests
         let chosen = places
         environment.spread((chosen.count + share - 1) / share) { part in
             for i in chosen[(part * share)..<min(chosen.count, (part + 1) * share)] {
                 guard let digest = shared[i].digest, let data = shared[i].data else { continue }
-                shared[i].isPlaced = data.withUnsafeBytes { bytes in
-                    do throws(FileError) { try files.createFile(digest.path, bytes, sync: false) } catch {
-                        return false
-                    }
-                    return true
-                }
+                shared[i].isPlaced = data.withUnsafeBytes { blobs.tryToPlace($0, as: digest, folder) }
             }
         }
         return true
     }
 
     /// Removes blobs that were written ahead and whose turn did not come, or that were not wanted then.
-    func removeUnpublished(_ batches: some Collection<UnsafeMutableBufferPointer<PutRequest>>) {
+    func removeUnpublished(
+        _ batches: some Collection<UnsafeMutableBufferPointer<PutRequest>>, _ ledger: Ledger
+    ) {
         for requests in batches {
             for request in requests where request.isPlaced && !request.isPublisher {
-                guard let digest = request.digest, !tables.read({ t, _ in t.find(digest) != nil }) else { continue }
+                guard let digest = request.digest else { continue }
                 // What stays behind is a file that nothing counts, as after a crash.
-                _ = try? files.unlink(digest.path)
+                try? unlinkUnnamed(CollectionOfOne(digest), ledger)
             }
         }
     }
 
     // MARK: One
 
-    /// Writes a blob where it belongs.
-    ///
-    /// Nobody looks for it there before its record stands. Who is killed meanwhile leaves a part of it, as a file that
-    /// nothing counts.
-    ///
-    /// - Returns: `false` if something is in its place.
-    private func makeInPlace(_ request: borrowing PutRequest, _ digest: BlobDigest) throws -> Bool {
+    /// Writes a blob where it belongs; `false` if something is in its place.
+    private func makeInPlace(
+        _ request: borrowing PutRequest, _ digest: BlobDigest, _ folder: borrowing FolderHold
+    ) throws -> Bool {
         guard let data = request.data else { return false }
-        for isLast in [false, true] {
-            let failure = data.withUnsafeBytes { bytes -> FileError? in
-                do throws(FileError) { try files.createFile(digest.path, bytes, sync: false) } catch { return error }
-                return nil
-            }
-            guard let failure else { return true }
-            if failure.number == Errno.exists { return false }
-            guard failure.number == Errno.noEntry, !isLast else { throw StoreError(failure, in: files.location) }
-            try forgetShards(digest.shard)
-        }
-        return false
-    }
-
-    /// Syncs a file; one that is gone is for the next step to notice.
-    private func syncIfThere(_ path: String) throws {
-        do throws(FileError) {
-            let file = try files.open(path, .read)
-            defer { files.close(file) }
-            try files.sync(file)
-        } catch {
-            guard error.number == Errno.noEntry else { throw error }
-        }
-    }
-
-    /// Renames what was staged to its place.
-    private func moveStaged(_ request: inout PutRequest, _ digest: BlobDigest) throws {
-        guard let staged = request.staged else { return }
-        let path = digest.path
-        do throws(FileError) {
-            try files.rename(staged, to: path)
-            return
-        } catch {
-            if error.number == Errno.noEntry {
-                try forgetShards(digest.shard)
-                if try files.status(at: staged) == nil { try stageAgain(&request) }
-            } else if let status = try files.status(at: path), status.kind == .folder {
-                try quarantine(path)
-            } else {
-                throw error
-            }
-        }
-        if let staged = request.staged { try files.rename(staged, to: path) }
+        return try data.withUnsafeBytes { try blobs.place($0, as: digest, folder) }
     }
 
     /// A staged file is gone: its folder was removed, or somebody has cleared it.
-    private func stageAgain(_ request: inout PutRequest) throws {
+    ///
+    /// - Returns: The path of another one.
+    private func stageAgain(_ request: inout PutRequest) throws -> String {
+        let gone = request.staged ?? "staging"
         request.staged = nil
-        if case .staged(let file) = request.bytes {
+        if case .memory = request.bytes { try stage(&request) }
+        guard let staged = request.staged else {
             throw StoreError(
                 .busy,
-                "\(files.location)/\(file.path) was removed before \(request.key) was stored, with the cache's folder or by "
-                    + "itself; fetch the tile again")
+                "\(files.location)/\(gone) was removed before \(request.key) was stored, with the cache's folder or by itself; "
+                    + "fetch the tile again")
         }
-        try stage(&request)
-    }
-
-    /// Makes a shard's folder again that went away: a purge, a person.
-    private func forgetShards(_ shard: UInt8) throws {
-        shards.withLock { $0 = ShardSet() }
-        try prepareShard(shard)
+        return staged
     }
 }

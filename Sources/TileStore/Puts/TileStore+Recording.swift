@@ -19,7 +19,7 @@ extension TileStore {
         let pending = ledger.pending
         let isAlone = batches.count == 1 && batches.allSatisfy { $0.count == 1 }
         var hasPlaced = false
-        defer { if hasPlaced { removeUnpublished(batches) } }
+        defer { if hasPlaced { removeUnpublished(batches, ledger) } }
         for requests in batches {
             var next = 0
             var looked = 0
@@ -136,18 +136,26 @@ extension TileStore {
             if pending.lines.count > 0 { try appendRecords(pending.lines, knowing: pending, ledger) }
         } catch {
             // Whole lines that got through stand; blobs that were published for the others must go again.
-            for digest in pending.published where !tables.read({ t, _ in t.find(digest) != nil }) {
-                try files.unlink(digest.path)
-            }
+            try unlinkUnnamed(pending.published, ledger)
             throw error
         }
         for request in pending.requests { request.pointee.isSettled = true }
         // What was published for records that are not written now is named by none.
-        if isGivenUp {
-            for digest in pending.published where !tables.read({ t, _ in t.find(digest) != nil }) {
-                try files.unlink(digest.path)
-            }
-        }
+        if isGivenUp { try unlinkUnnamed(pending.published, ledger) }
+    }
+
+    /// Unlinks those of some blobs that no entry names.
+    ///
+    /// Under the lock.
+    func unlinkUnnamed(_ published: some Collection<BlobDigest>, _ ledger: Ledger) throws {
+        guard !published.isEmpty, let folder = try ledger.confirmFolder() else { return }
+        try unlink(tables.read { t, _ in t.unnamed(published) }, folder)
+    }
+
+    /// Unlinks blobs, and forgets their bytes.
+    func unlink(_ released: ReleasedBlobs, _ folder: borrowing FolderHold) throws {
+        for digest in released.digests { memory.remove(digest) }
+        try blobs.unlink(released, folder)
     }
 
     func allocated(_ size: Int) -> Int { (size + files.blockSize - 1) / files.blockSize * files.blockSize }
@@ -181,14 +189,9 @@ extension TileStore {
     /// A process that only reads would keep their digests for ever.
     func forgetBlobsOfOthers(_ ledger: Ledger) {
         ledger.hasReleased = false
-        let gone = tables.write { t -> [BlobDigest] in
-            defer { t.released = [] }
-            return t.released.filter { t.find($0) == nil }
-        }
-        openBlobs.forget(gone)
-        for digest in gone {
+        for digest in tables.write({ $0.takeReleased() }).digests {
             memory.remove(digest)
-            vouched.withLock { $0.remove(digest) }
+            blobs.forget(digest)
         }
     }
 
@@ -198,23 +201,10 @@ extension TileStore {
     func unlinkReleased(_ ledger: Ledger) throws {
         guard ledger.hasReleased else { return }
         ledger.hasReleased = false
-        let gone = tables.write { t -> [BlobDigest] in
-            guard !t.released.isEmpty else { return [] }
-            defer { t.released.removeAll(keepingCapacity: true) }
-            return t.released.filter { t.find($0) == nil }
-        }
+        let gone = tables.write { $0.takeReleased() }
         // In a folder that has taken this one's place the same names may mean tiles that are in use.
-        guard try gone.isEmpty || ledger.confirmFolder() else { return }
-        if !gone.isEmpty { openBlobs.forget(gone) }
-        for digest in gone {
-            memory.remove(digest)
-            vouched.withLock { $0.remove(digest) }
-            do throws(FileError) { try files.unlink(digest.path) } catch {
-                // Something that cannot be unlinked is in the blob's place: a folder.
-                guard let status = try files.status(at: digest.path), status.kind == .folder else { throw error }
-                try quarantine(digest.path)
-            }
-        }
+        guard !gone.digests.isEmpty, let folder = try ledger.confirmFolder() else { return }
+        try unlink(gone, folder)
     }
 }
 

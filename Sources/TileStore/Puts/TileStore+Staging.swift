@@ -3,13 +3,6 @@ import FoundationEssentials
 #else
 import Foundation
 #endif
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
 
 // Before the lock.
 extension TileStore {
@@ -78,7 +71,7 @@ extension TileStore {
             last = digest
             if known.contains(where: { $0.contains(digest) }) { continue }
             let check = blobCheck(digest)
-            let isVouched = check != nil && vouched.withLock { $0.contains(digest, at: now) }
+            let isVouched = check != nil && blobs.isVouched(digest, at: now)
             if !isVouched, ready.insert(digest).inserted {
                 do throws(FileError) { try provide(&requests[i], digest, check, now) } catch {
                     guard error.number == Errno.noEntry else { throw StoreError(error, in: files.location) }
@@ -107,7 +100,7 @@ extension TileStore {
         _ request: inout PutRequest, _ digest: BlobDigest, _ check: BlobCheck?, _ now: UInt64
     ) throws(FileError) {
         if let check, try isThere(request, digest, check) {
-            vouched.withLock { $0.insert(digest, at: now) }
+            blobs.vouch(for: digest, at: now)
         } else if check != nil || !isMadeInPlace(request) {
             // Where readers may look for a blob it has to be whole from its first moment on.
             try stage(&request)
@@ -123,31 +116,15 @@ extension TileStore {
     private func isThere(
         _ request: PutRequest, _ digest: BlobDigest, _ check: BlobCheck
     ) throws(FileError) -> Bool {
-        guard let status = try files.status(at: digest.path), status.kind == .file,
-            status.size == Int64(request.size)
-        else { return false }
+        guard try blobs.reader.isThere(digest, size: request.size) else { return false }
         guard needsCheck(check) else { return true }
-        guard let data = request.data, request.size <= Self.mostAtOnce else {
-            // What cannot be read is written anew.
+        guard let data = request.data, request.size <= BlobReader.mostAtOnce else {
+            // A blob that cannot be read is written anew.
             do throws(FileError) { return try openBlob(digest, size: request.size, check) != nil } catch {
                 return false
             }
         }
-        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: request.size + 1, alignment: 8)
-        defer { buffer.deallocate() }
-        let count: Int?
-        do throws(FileError) {
-            count = try digest.withPath { path throws(FileError) in try files.readFile(path, into: buffer) }
-        } catch {
-            // What cannot be read is written anew.
-            return false
-        }
-        guard count == request.size else { return false }
-        let isEqual = data.withUnsafeBytes { bytes in
-            guard let mine = bytes.baseAddress, let theirs = buffer.baseAddress else { return bytes.isEmpty }
-            return memcmp(mine, theirs, bytes.count) == 0
-        }
-        guard isEqual else { return false }
+        guard blobs.reader.equals(data, digest) else { return false }
         if !check.isVerified { markVerified(digest, in: check.tables) }
         return true
     }
@@ -165,28 +142,13 @@ extension TileStore {
 
     /// Sees to it that a file in `staging/` can be renamed to the blob's place; in durable mode it is synced.
     func stage(_ request: inout PutRequest) throws(FileError) {
-        let durable = isDurable
         switch request.bytes {
         case .none: return
         case .staged(let file):
-            if durable { try file.sync() }
+            if isDurable { try file.sync() }
             request.staged = file.path
         case .memory(let data):
-            let path = stagingNames.next()
-            let result = data.withUnsafeBytes { bytes -> Result<Void, FileError> in
-                do throws(FileError) {
-                    do throws(FileError) {
-                        try files.createFile(path, bytes, sync: durable)
-                    } catch {
-                        // The folder may be gone with the rest of a purged cache; anything else is the caller's to know.
-                        guard error.number == Errno.noEntry, try files.makeFolder("staging") else { throw error }
-                        try files.createFile(path, bytes, sync: durable)
-                    }
-                    return .success(())
-                } catch { return .failure(error) }
-            }
-            try result.get()
-            request.staged = path
+            request.staged = try blobs.staging.write(data, sync: isDurable)
         }
     }
 
@@ -200,8 +162,7 @@ extension TileStore {
             }
             guard let staged = requests[i].staged else { continue }
             requests[i].staged = nil
-            // What stays behind is swept when the cache is opened an hour later.
-            _ = try? files.unlink(staged)
+            blobs.staging.discard(staged)
         }
     }
 }

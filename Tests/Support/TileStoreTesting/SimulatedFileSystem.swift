@@ -335,7 +335,7 @@ package final class SimulatedFileSystem: FileSystem, @unchecked Sendable {
     private static func status(_ node: SimulatedDisk.Node) -> FileStatus {
         FileStatus(
             kind: node.kind, size: Int64(node.kind == .file ? node.bytes.count : 4096), modified: node.modified,
-            links: node.links)
+            links: node.links, number: UInt64(UInt(bitPattern: ObjectIdentifier(node))))
     }
 
     package func readFile(

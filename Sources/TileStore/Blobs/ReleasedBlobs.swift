@@ -1,0 +1,37 @@
+/// Blobs whose files may be unlinked.
+///
+/// The functions in this file are the only ones that make such a value: they say who decides it.
+struct ReleasedBlobs {
+    let digests: [BlobDigest]
+
+    fileprivate init(_ digests: [BlobDigest]) { self.digests = digests }
+}
+
+extension Tables {
+    /// The blobs whose count has fallen to 0 since the last call and which have not come back.
+    ///
+    /// Under the lock, caught up. Before, a blob may be released in these tables and named by a line that was not read yet.
+    func takeReleased() -> ReleasedBlobs {
+        guard !released.isEmpty else { return ReleasedBlobs([]) }
+        // The memory of a long list, as a removal of very many leaves it, is given back.
+        defer { released.removeAll(keepingCapacity: released.count <= 4096) }
+        return ReleasedBlobs(released.filter { find($0) == nil })
+    }
+
+    /// Those of some blobs that no entry names: their files were put in place and their records not written.
+    ///
+    /// Under the lock, caught up.
+    func unnamed(_ digests: some Sequence<BlobDigest>) -> ReleasedBlobs {
+        ReleasedBlobs(digests.filter { find($0) == nil })
+    }
+}
+
+extension Ledger {
+    /// A blob that goes before its record, since the disk has no room for that: an entry without its blob is a miss.
+    ///
+    /// It is noted, as its record may fail again: puts that are on their way must not count on the file.
+    func giveUp(_ digest: BlobDigest) -> ReleasedBlobs {
+        unrecorded.insert(digest)
+        return ReleasedBlobs([digest])
+    }
+}

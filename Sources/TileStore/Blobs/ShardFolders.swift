@@ -1,0 +1,49 @@
+/// The 256 folders of `objects/`, and which of them are known to be there and to be folders, not links to elsewhere.
+struct ShardFolders: Sendable {
+    private let files: any FileSystem
+    private let isDurable: Bool
+    private let known = Locked([Bool](repeating: false, count: 256))
+
+    init(_ files: any FileSystem, isDurable: Bool) {
+        self.files = files
+        self.isDurable = isDurable
+    }
+
+    private static func path(_ shard: UInt8) -> String {
+        "objects/" + (shard < 16 ? "0" : "") + String(shard, radix: 16)
+    }
+
+    /// Makes sure that a shard's folder is there, and that it is one: blobs are never written through a planted link.
+    func prepare(_ shard: UInt8) throws {
+        if known.withLock({ $0[Int(shard)] }) { return }
+        let path = Self.path(shard)
+        if try !files.makeFolder(path), let status = try files.status(at: path), status.kind != .folder {
+            throw StoreError(
+                .damaged, "\(files.location)/\(path) is no folder; remove it, then run tilegc verify --repair")
+        }
+        if isDurable { try files.syncFolder("objects") }
+        known.withLock { $0[Int(shard)] = true }
+    }
+
+    /// Forgets what is known: the folders may be others, or gone.
+    func forget() { known.withLock { $0 = [Bool](repeating: false, count: 256) } }
+
+    /// Syncs the names in a shard.
+    func sync(_ shard: UInt8) throws(FileError) { try files.syncFolder(Self.path(shard)) }
+
+    // MARK: What lies there
+
+    /// A shard's path and the names in it, `nil` if it is no folder; nothing if there is none.
+    func contents(of shard: UInt8) throws(FileError) -> (path: String, names: [String]?)? {
+        let path = Self.path(shard)
+        guard let status = try files.status(at: path) else { return nil }
+        return (path, status.kind == .folder ? try files.list(path) ?? [] : nil)
+    }
+
+    /// What lies in `objects/` and has not the name of a shard, in the order of names.
+    func strangers() throws(FileError) -> [String] {
+        let names = try files.list("objects") ?? []
+        return names.filter { $0.count != 2 || !$0.utf8.allSatisfy { hexDigitValue($0) != nil } }.sorted()
+            .map { "objects/\($0)" }
+    }
+}

@@ -1,0 +1,151 @@
+/// Decides what an eviction removes next: a value, which changes nothing itself.
+///
+/// It is carried on from one hold of the lock to the next, with bytes and counts only: victims are chosen within a hold.
+struct Evictor {
+    /// Allocated bytes of unpinned blobs to come down to.
+    private var bytes: Int?
+    /// The blob used last is spared once the bytes are within this.
+    private var spareBytes = -1
+    /// The most unpinned entries there may be (looked at when the bytes are done), and how many to come down to.
+    private var entryLimit: Int?
+    private var entries: Int?
+    private var spareEntries = -1
+    /// Whether the numbers are those of the lasting limits, which others may change between two holds.
+    private var keepsLimits = false
+
+    /// Keeps the tables within their limits; goes down a little further, so that it pays.
+    init(keeping t: Tables) {
+        keepsLimits = true
+        guard t.exceedsLimits else { return }
+        if t.limits.capacity.map({ t.allocatedUnpinned > $0 }) ?? false { bytes = 0 }
+        entryLimit = 0
+        renew(t)
+    }
+
+    init(bytes: Int? = nil, entries: Int? = nil) { (self.bytes, self.entries) = (bytes, entries) }
+
+    /// Takes over the limits as they are now: of what is still to be reached, nothing else is kept from one hold of the lock
+    /// to the next.
+    mutating func renew(_ t: Tables) {
+        guard keepsLimits else { return }
+        if bytes != nil {
+            bytes = t.limits.capacity.map { $0 - min($0 / 100, 4 << 20) }
+            spareBytes = t.limits.capacity ?? -1
+        }
+        let most = t.limits.entryLimit
+        if entryLimit != nil { entryLimit = most }
+        if entries != nil { (entries, spareEntries) = (most - most / 100, most) }
+    }
+
+    var isDone: Bool { bytes == nil && entryLimit == nil && entries == nil }
+
+    /// Chooses the next victims, and writes the records of their removal.
+    ///
+    /// Under the lock. Blobs first, then entries; a few at a time.
+    /// - Returns: The blobs that go; `nil` if nothing is left to be done.
+    mutating func plan(_ t: Tables, _ lines: inout LineBuffer) -> [BlobDigest]? {
+        if let target = bytes {
+            let victims = t.oldestBlobs(downTo: target, sparing: spareBytes, most: 64)
+            if !victims.isEmpty {
+                for digest in victims { lines.drop(digest) }
+                return victims
+            }
+            bytes = nil
+        }
+        if let most = entryLimit {
+            entryLimit = nil
+            if t.unpinnedEntries > most { (entries, spareEntries) = (most - most / 100, most) }
+        }
+        guard let target = entries else { return nil }
+        let (victims, blobs) = t.oldestEntries(downTo: target, sparing: spareEntries, most: 256)
+        guard !victims.isEmpty else {
+            entries = nil
+            return nil
+        }
+        lines.gone(victims)
+        return blobs
+    }
+
+    /// What all of it would remove.
+    func preview(_ t: Tables) -> RemovalReport {
+        var report = RemovalReport()
+        var left = t.allocatedUnpinned
+        var leftEntries = t.unpinnedEntries
+        var doomed: Set<UInt32> = []
+        var slot = t.blobOrder.first
+        while let target = bytes, left > target, slot != noSlot {
+            let blob = t.blobs[slot].pointee
+            left -= t.allocated(blob.size)
+            leftEntries -= Int(blob.references)
+            report.removedEntries += Int(blob.references)
+            report.removedBlobs += 1
+            report.freedBytes += t.allocated(blob.size)
+            doomed.insert(slot)
+            slot = blob.after
+        }
+        var references: [UInt32: UInt32] = [:]
+        var entry = t.entryOrder.first
+        while let target = entries, leftEntries > target, entry != noSlot {
+            let record = t.entries[entry].pointee
+            entry = record.after
+            if record.blob != noSlot {
+                let blob = t.blobs[record.blob].pointee
+                if doomed.contains(record.blob) || !blob.isLive { continue }
+                let count = references[record.blob, default: blob.references] - 1
+                references[record.blob] = count
+                if count == 0 {
+                    report.removedBlobs += 1
+                    report.freedBytes += t.allocated(blob.size)
+                }
+            }
+            leftEntries -= 1
+            report.removedEntries += 1
+        }
+        return report
+    }
+}
+
+extension Tables {
+    var exceedsLimits: Bool {
+        unpinnedEntries > limits.entryLimit || limits.capacity.map { allocatedUnpinned > $0 } ?? false
+    }
+
+    /// The blobs that go first on the way down to a number of allocated bytes.
+    func oldestBlobs(downTo target: Int, sparing: Int, most: Int) -> [BlobDigest] {
+        var victims: [BlobDigest] = []
+        var left = allocatedUnpinned
+        var slot = blobOrder.first
+        while left > target, slot != noSlot, victims.count < most {
+            if slot == blobOrder.last, left <= sparing { break }
+            let blob = blobs[slot].pointee
+            victims.append(blob.digest)
+            left -= allocated(blob.size)
+            slot = blob.after
+        }
+        return victims
+    }
+
+    /// The entries that go first on the way down to a number, and the blobs that go with them.
+    func oldestEntries(downTo target: Int, sparing: Int, most: Int) -> ([TileKey], [BlobDigest]) {
+        var victims: [TileKey] = []
+        var freed: [BlobDigest] = []
+        var references: [UInt32: UInt32] = [:]
+        var left = unpinnedEntries
+        var slot = entryOrder.first
+        while left > target, slot != noSlot, victims.count < most {
+            let record = entries[slot].pointee
+            if slot == entryOrder.last, left <= sparing { break }
+            slot = record.after
+            if record.blob != noSlot {
+                let blob = blobs[record.blob].pointee
+                guard blob.isLive else { continue }
+                let count = references[record.blob, default: blob.references] - 1
+                references[record.blob] = count
+                if count == 0 { freed.append(blob.digest) }
+            }
+            victims.append(key(record.key))
+            left -= 1
+        }
+        return (victims, freed)
+    }
+}

@@ -1,0 +1,64 @@
+// Puts of several callers, in one hold of the lock.
+extension TileStore {
+    /// Has requests carried out: by this thread together with those that wait, or by the thread that is at it.
+    ///
+    /// - Returns: Why some were not.
+    func submit(_ requests: UnsafeMutableBufferPointer<PutRequest>) -> (any Error)? {
+        queue.submit(
+            requests, alone: { perform(CollectionOfOne($0), $1) }, together: { performEach($0, $1) })
+    }
+
+    /// Carries out the batches of several callers.
+    ///
+    /// A failure may be of one batch alone: the others are then carried out by themselves, and have their own.
+    private func performEach(
+        _ batches: [UnsafeMutableBufferPointer<PutRequest>], _ ledger: Ledger
+    ) -> [(any Error)?] {
+        let failure = perform(batches, ledger)
+        let isEverybodys = [.locked, .closed, .readOnly].contains((failure as? StoreError)?.code)
+        return batches.map { requests in
+            if requests.allSatisfy(\.isSettled) { return nil }
+            guard batches.count > 1, failure != nil, !isEverybodys,
+                requests.allSatisfy({ !$0.isSettled && !$0.isPublisher })
+            else { return failure }
+            // What had been placed for them was taken back.
+            for i in requests.indices {
+                requests[i].isNoted = false
+                requests[i].isPlaced = false
+            }
+            return perform(CollectionOfOne(requests), ledger)
+        }
+    }
+
+    /// Carries out requests, and evicts what has become too much.
+    func perform(
+        _ batches: some Collection<UnsafeMutableBufferPointer<PutRequest>>, _ ledger: Ledger
+    ) -> (any Error)? {
+        var failure: (any Error)?
+        do {
+            // Where blobs are to be put in place it must be certain which folder that is.
+            let appendsOnly = batches.allSatisfy { $0.allSatisfy { $0.staged == nil && !$0.looksNew } }
+            var evictor = Evictor()
+            do {
+                try hold(ledger, appendsOnly: appendsOnly) { ledger in
+                    try record(batches, ledger)
+                    if ledger.glance.exceedsLimits { evictor = try evictToLimits(ledger) }
+                }
+            } catch {
+                failure = error
+                // Those before the one that failed are stored, and records of an append that failed may stand: they count.
+                let code = (error as? StoreError)?.code
+                if ledger.glance.exceedsLimits, code != .locked, code != .closed, code != .readOnly {
+                    evictor = try hold(ledger) { try evictToLimits($0) }
+                }
+            }
+            while !evictor.isDone { try hold(ledger) { evictor = try evict(evictor, $0) } }
+            if isCompactionDue(ledger) {
+                maintenance?.scheduleCompaction()
+            } else if isImageDue(ledger) {
+                maintenance?.scheduleImage()
+            }
+            return failure
+        } catch { return failure ?? error }
+    }
+}

@@ -1,0 +1,120 @@
+// Holding the lock, and following what other processes write.
+extension TileStore {
+    /// Runs a body with the cache's lock held and everything read that other processes have written.
+    func hold<R>(_ body: (Ledger) throws -> R) throws -> R {
+        guard !isReadOnly else {
+            throw StoreError(.readOnly, "\(files.location) is open for reading alone; nothing can be changed in it")
+        }
+        return try commit.withLock { ledger in try hold(ledger, body) }
+    }
+
+    /// The same for a thread that has the ledger already.
+    ///
+    /// - Parameter appendsOnly: As in ``Ledger/acquire(wait:folderIsNew:appendsOnly:)``.
+    @inline(__always)
+    func hold<R>(_ ledger: Ledger, appendsOnly: Bool = false, _ body: (Ledger) throws -> R) throws -> R {
+        do {
+            guard !ledger.isClosed else { throw closedError }
+            try ledger.acquire(wait: configuration.lockWait, appendsOnly: appendsOnly)
+            defer { ledger.release() }
+            if try !ledger.advance(.live(tables), underLock: true) { try reload(ledger, underLock: true) }
+            if try ledger.hasLostJournal() { try replaceManifest(ledger) }
+            defer { if ledger.hasDropped { sweepDropped(ledger) } }
+            return try body(ledger)
+        } catch let error as FileError {
+            throw StoreError(error, in: files.location)
+        } catch let error as AppendFailure {
+            throw StoreError(error.cause, in: files.location)
+        }
+    }
+
+    /// Takes entries of dropped blobs out of the tables, a few at a time, so that readers come in between.
+    func sweepDropped(_ ledger: Ledger) {
+        while tables.write({ $0.sweep(256) }) {}
+        ledger.hasDropped = false
+    }
+
+    /// Loads the newest checkpoint in place of the tables.
+    func reload(_ ledger: Ledger, underLock: Bool) throws {
+        guard let fresh = try ledger.load(underLock: underLock) else { return }
+        // The folder may be another one, in the place of the one that was opened.
+        if let marker = try CacheFolder.readMarker(files) { salt.withLock { $0 = marker.salt } }
+        blobs.shards.forget()
+        tables.write(
+            visiting: { tables, local in
+                // Pending uses are kept by numbers that only the old tables understand.
+                let moved = local.uses.take().compactMap { use -> PendingUse? in
+                    guard !use.key.isResource || tables.find(use.key) != nil,
+                        let key = fresh.entering(tables.key(use.key))
+                    else { return nil }
+                    var moved = use
+                    moved.key = key
+                    return moved
+                }
+                local.uses.replace(moved)
+            },
+            then: { $0 = fresh })
+    }
+
+    /// Goes on with a new manifest in the place of one that was deleted: records appended to that one would be lost.
+    private func replaceManifest(_ ledger: Ledger) throws {
+        ledger.mustLoad = true
+        try reload(ledger, underLock: true)
+    }
+
+    /// Reads what other processes have written, without waiting for anybody.
+    package func catchUp() throws {
+        do {
+            try commit.withLock { ledger in
+                guard !ledger.isClosed else { throw closedError }
+                try follow(ledger, mayWait: true)
+            }
+        } catch let error as FileError {
+            throw StoreError(error, in: files.location)
+        }
+    }
+
+    /// On the read path: catches up if there is news, asked for at most every 10 ms, unless another thread is at it.
+    @inline(__always)
+    func catchUpIfDue(_ local: inout ReaderLocal) -> Bool {
+        let now = environment.coarseTicks()
+        guard now &- local.lastNews >= 10_000_000 else { return false }
+        local.lastNews = now
+        return true
+    }
+
+    func catchUpOnRead() throws {
+        do {
+            _ = try commit.tryWithLock { ledger in
+                guard !ledger.isClosed, try ledger.hasNews() else { return }
+                try follow(ledger, mayWait: false)
+            }
+        } catch let error as FileError {
+            throw StoreError(error, in: files.location)
+        }
+    }
+
+    /// - Parameter mayWait: Whether to wait for another process that holds the lock.
+    private func follow(_ ledger: Ledger, mayWait: Bool) throws {
+        if try !ledger.advance(.live(tables), underLock: false) { try reload(ledger, underLock: false) }
+        if isReadOnly, try ledger.hasLostJournal() {
+            // It never takes the lock, by which others notice that the folder was removed and made anew.
+            try files.enter()
+            ledger.mustLoad = true
+            try reload(ledger, underLock: false)
+        }
+        if ledger.hasDropped { sweepDropped(ledger) }
+        if ledger.hasReleased { forgetBlobsOfOthers(ledger) }
+        // A line that is whole but wrong: only under the lock may it be called damage.
+        if ledger.needsJudgement, !isReadOnly {
+            do { try ledger.acquire(wait: mayWait ? configuration.lockWait : 0) } catch let error as StoreError
+                where !mayWait && error.code == .locked
+            {
+                // A look-up must not wait: the holder of the lock judges the line, or the next look after it.
+                return
+            }
+            defer { ledger.release() }
+            if try !ledger.advance(.live(tables), underLock: true) { try reload(ledger, underLock: true) }
+        }
+    }
+}
