@@ -56,7 +56,9 @@ struct CompactionTests {
     }
 
     /// What is in `manifest/`, without the reserve.
-    private static func manifest(_ lab: Lab) -> [String] { lab.disk.names("manifest").filter { $0 != "reserve" }.sorted() }
+    private static func manifest(_ lab: Lab) -> [String] {
+        lab.disk.names("manifest").filter { $0 != "reserve" }.sorted()
+    }
 
     private static func configuration(durable: Bool, images: Bool) -> StoreConfiguration {
         var configuration = Lab.plain

@@ -28,8 +28,9 @@ package final class Compaction {
 
     /// A journal of so many bytes has its header and at most a line.
     private static let emptyJournal: Int64 = 256
-    /// How many journals compactions may begin without finishing: each is a file for an opening to read and a durable store
-    /// to sync. The next compaction writes the last one's checkpoint.
+    /// How many journals compactions may begin without finishing; the next compaction writes the last one's checkpoint.
+    ///
+    /// Each is a file for an opening to read, and for a durable store to sync.
     static let mostUnfinished: UInt64 = 16
 
     fileprivate init?(_ store: TileStore) throws {
