@@ -61,6 +61,11 @@ final class Tables {
     @exclusivity(unchecked) var allocatedUnpinned = 0
     @exclusivity(unchecked) var allocatedPinned = 0
 
+    // What lines have done since these tables were made; only differences mean something.
+    @exclusivity(unchecked) var putLines = 0
+    /// Blobs that went by a record that removes: an eviction, a removal, damage; not those that were replaced.
+    @exclusivity(unchecked) var removedBlobs = 0
+
     /// Digests whose count fell to 0 since this was last emptied: their files are to be unlinked by whoever wrote the record.
     @exclusivity(unchecked) var released: [BlobDigest] = []
     /// Dropped blobs that still have entries to be swept.

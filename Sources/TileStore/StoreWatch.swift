@@ -1,0 +1,102 @@
+/// Follows a cache that others use, and says now and then what is in it and what has happened since.
+///
+/// It only reads: it takes no lock and records no uses. For one thread.
+package final class StoreWatch {
+    /// What happened between two readings, beyond puts and evictions.
+    package enum Event: String, Sendable {
+        /// The manifest has a newer checkpoint.
+        case compacted
+        /// The store fell behind by more than a compaction and read the manifest anew: changes in between were not seen.
+        case reloaded
+        /// Lines of the manifest could not be read that could be before, or were not there.
+        case damaged
+    }
+
+    /// The figures at one moment.
+    package struct Reading: Sendable {
+        package var figures = StoreStatistics()
+        package var at: Timestamp
+        /// When the entries were counted; blobs, bytes, limits and sizes of files are those of ``at``.
+        package var countedAt: Timestamp
+        /// Entries stored or refreshed since the last reading, by any process; `nil` if that is not known.
+        package var puts: Int? = 0
+        /// Blobs that evictions and removals have taken away since; `nil` if that is not known.
+        package var evictedBlobs: Int? = 0
+        /// Lines of the manifest that could not be read, in all.
+        package var damagedLines = 0
+        package var events: [Event] = []
+    }
+
+    private let store: TileStore
+    private var counted: CountedFigures?
+    /// What was counted: the tables and the place in the journal.
+    private var countedPlace = Place()
+    /// Ticks at which the last walk ended, and how many it took.
+    private var walk: (end: UInt64, ticks: UInt64) = (0, 0)
+    private var last: (tables: UInt64, puts: Int, removed: Int, damaged: Int, checkpoint: UInt64)?
+    /// How often the entries were walked over.
+    package private(set) var walks = 0
+
+    private struct Place: Equatable {
+        var tables: UInt64 = 0
+        var generation: UInt64 = 0
+        var offset: Int64 = -1
+    }
+
+    /// A twentieth of the time goes into walks at most.
+    private static let rest: UInt64 = 20
+
+    package init(_ store: TileStore) { self.store = store }
+
+    /// Catches up and looks.
+    ///
+    /// Costs the lines that were appended since, and a walk over the entries if any of them can have changed; where walks
+    /// take long, the entries' figures may be older than the rest.
+    package func look() throws -> Reading {
+        try store.catchUp()
+        let now = store.environment.now()
+        let manifest = try store.manifestFigures()
+        var place = Place()
+        var damaged = 0
+        store.commit.withLock { ledger in
+            (place.generation, place.offset, damaged) = (ledger.generation, ledger.offset, ledger.damagedLines)
+        }
+        let (tables, puts, removed) = store.tables.read { t, _ in (t.number, t.putLines, t.removedBlobs) }
+        place.tables = tables
+        let count = figures(at: place, now, manifest)
+        var reading = Reading(at: now, countedAt: count.at)
+        reading.figures = count.figures
+        manifest.enter(&reading.figures)
+        store.tables.read { t, _ in t.enterAccounts(&reading.figures) }
+        reading.damagedLines = damaged
+        if let last {
+            let isContinuous = last.tables == tables
+            reading.puts = isContinuous ? puts &- last.puts : nil
+            reading.evictedBlobs = isContinuous ? removed &- last.removed : nil
+            if manifest.newest != last.checkpoint { reading.events.append(.compacted) }
+            if !isContinuous { reading.events.append(.reloaded) }
+            // Tables that are loaded anew count the damage that is left.
+            if damaged > (isContinuous ? last.damaged : 0) { reading.events.append(.damaged) }
+        } else if damaged > 0 {
+            reading.events.append(.damaged)
+        }
+        last = (tables, puts, removed, damaged, manifest.newest)
+        return reading
+    }
+
+    private func figures(at place: Place, _ now: Timestamp, _ manifest: ManifestFigures) -> CountedFigures {
+        let begin = store.environment.ticks()
+        if let counted {
+            let isCurrent =
+                place == countedPlace && now.seconds >= counted.at.seconds && now.seconds < counted.nextChange
+            if isCurrent { return CountedFigures(counted, at: now) }
+            // Other tables are another state altogether.
+            if place.tables == countedPlace.tables, begin &- walk.end < walk.ticks &* Self.rest { return counted }
+        }
+        let fresh = store.counted(manifest)
+        let end = store.environment.ticks()
+        (counted, countedPlace, walk) = (fresh, place, (end, end &- begin))
+        walks += 1
+        return fresh
+    }
+}
