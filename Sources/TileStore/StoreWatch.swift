@@ -30,15 +30,14 @@ package final class StoreWatch {
     private let store: TileStore
     private var counted: CountedFigures?
     /// What was counted: the tables and the place in the journal.
-    private var countedPlace = Place()
+    private var countedPlace = OfTables.none(Place())
     /// Ticks at which the last walk ended, and how many it took.
     private var walk: (end: UInt64, ticks: UInt64) = (0, 0)
-    private var last: (tables: UInt64, puts: Int, removed: Int, damaged: Int, checkpoint: UInt64)?
+    private var last: (lines: OfTables<(puts: Int, removed: Int)>, damaged: Int, checkpoint: UInt64)?
     /// How often the entries were walked over.
     package private(set) var walks = 0
 
     private struct Place: Equatable {
-        var tables: UInt64 = 0
         var generation: UInt64 = 0
         var offset: Int64 = -1
     }
@@ -56,46 +55,44 @@ package final class StoreWatch {
         try store.catchUp()
         let now = store.environment.now()
         let manifest = try store.manifestFigures()
-        var place = Place()
-        var damaged = 0
-        store.commit.withLock { ledger in
-            (place.generation, place.offset, damaged) = (ledger.generation, ledger.offset, ledger.damagedLines)
+        let (journal, damaged) = store.commit.withLock { ledger in
+            (Place(generation: ledger.generation, offset: ledger.offset), ledger.damagedLines)
         }
-        let (tables, puts, removed) = store.tables.read { t, _ in (t.number, t.putLines, t.removedBlobs) }
-        place.tables = tables
-        let count = figures(at: place, now, manifest)
+        let (tables, lines) = store.tables.read { t, _ in (t, (puts: t.putLines, removed: t.removedBlobs)) }
+        let count = figures(at: journal, tables, now, manifest)
         var reading = Reading(at: now, countedAt: count.at)
         reading.figures = count.figures
         manifest.enter(&reading.figures)
         store.tables.read { t, _ in t.enterAccounts(&reading.figures) }
         reading.damagedLines = damaged
         if let last {
-            let isContinuous = last.tables == tables
-            reading.puts = isContinuous ? puts &- last.puts : nil
-            reading.evictedBlobs = isContinuous ? removed &- last.removed : nil
+            let before = last.lines.value(in: tables)
+            reading.puts = before.map { lines.puts &- $0.puts }
+            reading.evictedBlobs = before.map { lines.removed &- $0.removed }
             if manifest.newest != last.checkpoint { reading.events.append(.compacted) }
-            if !isContinuous { reading.events.append(.reloaded) }
+            if before == nil { reading.events.append(.reloaded) }
             // Tables that are loaded anew count the damage that is left.
-            if damaged > (isContinuous ? last.damaged : 0) { reading.events.append(.damaged) }
+            if damaged > (before == nil ? 0 : last.damaged) { reading.events.append(.damaged) }
         } else if damaged > 0 {
             reading.events.append(.damaged)
         }
-        last = (tables, puts, removed, damaged, manifest.newest)
+        last = (OfTables(lines, tables), damaged, manifest.newest)
         return reading
     }
 
-    private func figures(at place: Place, _ now: Timestamp, _ manifest: ManifestFigures) -> CountedFigures {
+    private func figures(
+        at journal: Place, _ tables: Tables, _ now: Timestamp, _ manifest: ManifestFigures
+    ) -> CountedFigures {
         let begin = store.environment.ticks()
-        if let counted {
+        if let counted, let place = countedPlace.value(in: tables) {
             let isCurrent =
-                place == countedPlace && now.seconds >= counted.at.seconds && now.seconds < counted.nextChange
+                place == journal && now.seconds >= counted.at.seconds && now.seconds < counted.nextChange
             if isCurrent { return CountedFigures(counted, at: now) }
-            // Other tables are another state altogether.
-            if place.tables == countedPlace.tables, begin &- walk.end < walk.ticks &* Self.rest { return counted }
+            if begin &- walk.end < walk.ticks &* Self.rest { return counted }
         }
         let fresh = store.counted(manifest)
         let end = store.environment.ticks()
-        (counted, countedPlace, walk) = (fresh, place, (end, end &- begin))
+        (counted, countedPlace, walk) = (fresh, OfTables(journal, tables), (end, end &- begin))
         walks += 1
         return fresh
     }

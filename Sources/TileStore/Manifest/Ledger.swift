@@ -53,9 +53,9 @@ final class Ledger {
     /// Records that a holder of the lock is putting together: kept for their memory.
     let pending = PendingRecords()
     /// The shared fields that were asked for last, and their number: mostly the next put has the same.
-    @exclusivity(unchecked) var lastSet: (fields: ResponseFields, number: UInt32, generation: UInt64, loads: Int)?
+    @exclusivity(unchecked) var lastSet: OfTables<(fields: ResponseFields, number: UInt32, generation: UInt64)>?
     /// The names that were looked up last.
-    @exclusivity(unchecked) var names = LastNames()
+    @exclusivity(unchecked) var names = OfTables.none(LastNames())
     /// Whether the reserve was given up and is still to be made again.
     var reserveGone = false
     /// When the journal was last seen to have its name.

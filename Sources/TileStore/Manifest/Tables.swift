@@ -183,17 +183,19 @@ final class Tables {
 
     /// The same, asking first whether the names are those of the last time.
     @inline(__always)
-    func packed(_ key: TileKey, _ last: inout LastNames) -> PackedKey? {
+    func packed(_ key: TileKey, _ last: inout OfTables<LastNames>) -> PackedKey? {
         guard case .tile(let tile) = key.address else { return packed(key) }
-        if last.tables != number || last.source != key.source.description {
+        if last.change(in: self, { $0.source == key.source.description }) != true {
             guard let source = sourceNumbers[key.source.description] else { return nil }
-            last = LastNames(tables: number, source: key.source.description, sourceNumber: source)
+            last = OfTables(LastNames(source: key.source.description, sourceNumber: source), self)
         }
-        if last.scale != tile.scale || last.format != tile.format {
-            guard let variant = variant(tile.scale, tile.format) else { return nil }
-            (last.scale, last.format, last.variant) = (tile.scale, tile.format, variant)
+        return last.change(in: self) { names in
+            if names.scale != tile.scale || names.format != tile.format {
+                guard let variant = variant(tile.scale, tile.format) else { return nil }
+                (names.scale, names.format, names.variant) = (tile.scale, tile.format, variant)
+            }
+            return PackedKey(source: names.sourceNumber, z: tile.z, x: tile.x, y: tile.y, variant: names.variant)
         }
-        return PackedKey(source: last.sourceNumber, z: tile.z, x: tile.x, y: tile.y, variant: last.variant)
     }
 
     @inline(__always)
