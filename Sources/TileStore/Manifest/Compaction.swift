@@ -194,6 +194,8 @@ package final class Compaction {
                 ledger.checkpointBytes = Int64(bytes)
                 ledger.chainBytes = 0
                 ledger.imagePosition = nil
+                // It has what this process has: there is nothing to learn from it.
+                ledger.skippedIn = nil
             }
         } catch let error as FileError {
             throw StoreError(error, in: files.location)
