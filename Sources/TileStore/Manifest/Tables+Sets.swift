@@ -43,13 +43,19 @@ extension Tables {
     }
 
     /// Gives a set another number, so that the entries that have it keep their fields; `false` if there is none left.
+    ///
+    /// Far above the numbers that anybody gives out: lines of others may refer to those.
     private func moveSet(_ slot: UInt32) -> Bool {
-        guard let other = freeSetNumber(after: 0, { [] }), let old = sets[Int(slot)] else { return false }
+        guard let old = sets[Int(slot)], nextSet < TableBounds.sets - (1 << 21) else { return false }
+        var other = max(nextSet + (1 << 20), movedSet) + 1
+        // Those of an image that was taken over.
+        while setSlots[other] != nil, other < TableBounds.sets { other += 1 }
+        guard other < TableBounds.sets else { return false }
+        movedSet = other
         setSlots[old.number] = nil
         setSlots[other] = slot
         if setNumbers[old.fields] == old.number { setNumbers[old.fields] = other }
         sets[Int(slot)] = SharedSet(number: other, fields: old.fields, uses: old.uses, definedIn: 0)
-        nextSet = max(nextSet, min(other, TableBounds.sets - 1) + 1)
         if marksSets { changedSets.insert(slot) }
         return true
     }

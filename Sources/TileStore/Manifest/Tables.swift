@@ -31,6 +31,8 @@ final class Tables {
     var freeSets: [UInt32] = []
     /// The number that was given out a second time last.
     var reusedSet: UInt32 = 0
+    /// The number that was last given to a set whose own one was defined anew.
+    var movedSet: UInt32 = 0
     /// While the tables are copied: the sets that changed since.
     @exclusivity(unchecked) var marksSets = false
     var changedSets: Set<UInt32> = []
