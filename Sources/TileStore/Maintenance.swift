@@ -7,6 +7,8 @@ final class Maintenance: Sendable {
     private struct State {
         weak var store: TileStore?
         var stopped = false
+        /// Whether nothing more is to be written.
+        var isAbandoned = false
         var flushScheduled = false
         var compactionScheduled = false
         var imageScheduled = false
@@ -23,14 +25,19 @@ final class Maintenance: Sendable {
 
     func attach(_ store: TileStore) { state.withLock { $0.store = store } }
 
-    /// Has no more work begun, has what is being done given up where that does no harm, and waits for it.
-    func stop() {
-        state.withLock { $0.stopped = true }
+    /// Stops scheduling, cancels what can be cancelled safely, and waits for the rest.
+    ///
+    /// - Parameter abandoning: Whether an overdue compaction is cancelled as well.
+    func stop(abandoning: Bool = false) {
+        state.withLock { ($0.stopped, $0.isAbandoned) = (true, abandoning) }
         // The last reference to the store may be given up by this queue's own work.
         if DispatchQueue.getSpecific(key: Self.mark) != ObjectIdentifier(self) { queue.sync {} }
     }
 
     var isStopped: Bool { state.withLock { $0.stopped } }
+
+    /// Whether an overdue compaction has to end as well.
+    var isAbandoned: Bool { state.withLock { $0.isAbandoned } }
 
     /// Waits until what has been begun is done.
     ///
@@ -72,10 +79,11 @@ final class Maintenance: Sendable {
         }
         guard due else { return }
         queue.async { [self] in
-            let store = state.withLock { $0.stopped ? nil : $0.store }
+            // A store that is being closed compacts if that is overdue.
+            let (store, isStopped) = state.withLock { ($0.isAbandoned ? nil : $0.store, $0.stopped) }
             // A compaction that fails leaves journal and checkpoint as they are; the next append asks for it again.
             try? store?.compactIfDue()
-            _ = try? store?.writeImageIfDue()
+            if !isStopped { _ = try? store?.writeImageIfDue() }
             state.withLock { $0.compactionScheduled = false }
         }
     }

@@ -130,8 +130,14 @@ public struct StoreStatistics: Hashable, Sendable {
     public var allocatedBytes = 0
     /// The sum of the entries' sizes: what the tiles would take without deduplication.
     public var logicalBytes = 0
-    /// The size of the manifest's files.
+    /// The size of the manifest's files: checkpoint, journal and index image, and whatever else lies in `manifest/`.
     public var manifestBytes = 0
+    /// The size of the checkpoint: all entries, as they were when the journal began.
+    public var checkpointBytes = 0
+    /// The size of the journals: what has changed since the checkpoint.
+    public var journalBytes = 0
+    /// The size of the index image, which only makes opening fast; 0 where there is none.
+    public var imageBytes = 0
     /// Entries that are fresh.
     public var fresh = 0
     /// Entries that are stale.

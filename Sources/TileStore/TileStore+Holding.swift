@@ -43,7 +43,8 @@ extension TileStore {
         tables.write(
             visiting: { tables, local in
                 // Pending uses are kept by numbers that only the old tables understand.
-                let moved = local.uses.take().compactMap { use -> PendingUse? in
+                let noted = local.uses.take().value(in: tables) ?? []
+                let moved = noted.compactMap { use -> PendingUse? in
                     guard !use.key.isResource || tables.find(use.key) != nil,
                         let key = fresh.entering(tables.key(use.key))
                     else { return nil }
@@ -51,7 +52,7 @@ extension TileStore {
                     moved.key = key
                     return moved
                 }
-                local.uses.replace(moved)
+                local.uses.replace(moved, in: fresh)
             },
             then: { $0 = fresh })
     }

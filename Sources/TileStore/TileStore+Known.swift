@@ -8,18 +8,14 @@ package import Foundation
 ///
 /// It belongs to the tables that gave it out; in others it finds nothing.
 package struct KnownKey: Hashable, Sendable {
-    fileprivate let tables: UInt64
-    fileprivate let key: PackedKey
+    fileprivate let key: OfTables<PackedKey>
 
-    fileprivate init(_ key: PackedKey, _ tables: UInt64) {
-        self.key = key
-        self.tables = tables
-    }
+    fileprivate init(_ key: OfTables<PackedKey>) { self.key = key }
 
     /// The key of another tile of the same source, scale and format; the tile must be one that a ``TileAddress`` can have.
     @inline(__always)
     package func tile(z: Int, x: Int, y: Int) -> KnownKey {
-        KnownKey(PackedKey(source: key.source, z: z, x: x, y: y, variant: key.variant), tables)
+        KnownKey(key.map { PackedKey(source: $0.source, z: z, x: x, y: y, variant: $0.variant) })
     }
 }
 
@@ -81,7 +77,10 @@ extension ResponseFields {
 
 extension Tables {
     @inline(__always)
-    fileprivate func find(_ known: KnownKey) -> UInt32? { known.tables == number ? find(known.key) : nil }
+    fileprivate func find(_ known: KnownKey) -> (slot: UInt32, key: PackedKey)? {
+        guard let key = known.key.value(in: self), let slot = find(key) else { return nil }
+        return (slot, key)
+    }
 
     /// What is said of an entry; its tag is written to the room.
     @inline(__always)
@@ -101,7 +100,7 @@ extension Tables {
 extension TileStore {
     /// The form of a key that is found without text; `nil` if nothing is known of its names.
     package func known(_ key: TileKey) -> KnownKey? {
-        tables.read { tables, _ in tables.packed(key).map { KnownKey($0, tables.number) } }
+        tables.read { tables, _ in tables.packed(key).map { KnownKey(OfTables($0, tables)) } }
     }
 
     /// What is stored under a key, if it is not stale at a time, and a note of its use.
@@ -117,10 +116,10 @@ extension TileStore {
     ) throws -> KnownEntry? {
         guard room.count >= KnownEntry.tagRoom else { return nil }
         return try look { tables, local, isFirstUse -> KnownEntry? in
-            guard let slot = tables.find(key), let entry = tables.known(slot, room), entry.expires > now,
+            guard let (slot, key) = tables.find(key), let entry = tables.known(slot, room), entry.expires > now,
                 entry.storedAt.seconds <= now.adding(seconds: 60).seconds
             else { return nil }
-            note(PendingUse(key: key.key, blob: entry.blob), &local, &isFirstUse)
+            note(PendingUse(key: key, blob: entry.blob), in: tables, &local, &isFirstUse)
             return entry
         }
     }
@@ -130,11 +129,11 @@ extension TileStore {
     /// - Throws: ``StoreError`` if the store is closed or the disk fails.
     package func has(_ fields: ResponseFields, under key: KnownKey) throws -> Bool {
         let found = try look { tables, local, isFirstUse -> Bool? in
-            guard let slot = tables.find(key) else { return nil }
+            guard let (slot, key) = tables.find(key) else { return nil }
             let record = tables.entries[slot].pointee
             guard tables.fields(record.set) == fields else { return nil }
             let blob = record.blob == noSlot ? nil : tables.blobs[record.blob].pointee.digest
-            note(PendingUse(key: key.key, blob: blob), &local, &isFirstUse)
+            note(PendingUse(key: key, blob: blob), in: tables, &local, &isFirstUse)
             return true
         }
         return found ?? false
@@ -142,7 +141,7 @@ extension TileStore {
 
     /// The shared fields of the entry under a key.
     package func fields(under key: KnownKey) -> ResponseFields? {
-        tables.read { tables, _ in tables.find(key).map { tables.fields(tables.entries[$0].pointee.set) } }
+        tables.read { tables, _ in tables.find(key).map { tables.fields(tables.entries[$0.slot].pointee.set) } }
     }
 
     /// Where an entry's body is to be had.

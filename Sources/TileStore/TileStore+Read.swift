@@ -117,7 +117,7 @@ extension TileStore {
         guard !isReadOnly else { return }
         let first = tables.read { tables, local -> Bool in
             guard let packed = tables.packed(key) else { return false }
-            return local.uses.note(PendingUse(key: packed, blob: version.blob))
+            return local.uses.note(PendingUse(key: packed, blob: version.blob), in: tables)
         }
         if first { maintenance?.scheduleFlush() }
     }
@@ -127,7 +127,7 @@ extension TileStore {
         try look { tables, local, isFirstUse in
             guard let packed = tables.packed(key, &local.names), let slot = tables.find(packed) else { return nil }
             let entry = tables.entry(slot, key: key)
-            if recordsUse { note(PendingUse(key: packed, blob: entry.blob), &local, &isFirstUse) }
+            if recordsUse { note(PendingUse(key: packed, blob: entry.blob), in: tables, &local, &isFirstUse) }
             return Found(entry: entry, check: tables.check(ofEntry: slot))
         }
     }
@@ -161,9 +161,9 @@ extension TileStore {
 
     /// Notes a use under a stripe's lock.
     @inline(__always)
-    func note(_ use: PendingUse, _ local: inout ReaderLocal, _ isFirst: inout Bool) {
+    func note(_ use: PendingUse, in tables: Tables, _ local: inout ReaderLocal, _ isFirst: inout Bool) {
         // Noting it a second time, after catching up, must not hide that it was the first.
-        if !isReadOnly, local.uses.note(use) { isFirst = true }
+        if !isReadOnly, local.uses.note(use, in: tables) { isFirst = true }
     }
 
     // MARK: Blobs

@@ -15,9 +15,11 @@ extension TileStore {
 
     /// Under the lock.
     func flushUses(_ ledger: Ledger) throws {
+        // Nobody replaces the tables during a hold of the lock.
+        let current = tables.read { t, _ in t }
         var noted: [PendingUse] = []
         tables.forEachLocal { local in
-            noted.append(contentsOf: local.uses.take())
+            if !local.uses.isEmpty { noted += local.uses.take().value(in: current) ?? [] }
         }
         guard !noted.isEmpty else { return }
         let order = UseLog.lastOfEqual(noted)
@@ -49,8 +51,8 @@ extension TileStore {
                 guard let uses = left else { return }
                 left = nil
                 // Others may have been noted since; those are later.
-                let later = local.uses.take()
-                local.uses.replace(uses + later)
+                let later = local.uses.take().value(in: current) ?? []
+                local.uses.replace(uses + later, in: current)
             }
             throw error
         }

@@ -121,7 +121,7 @@ public final class TileStore: Sendable {
 
     /// Gives up handles and locks as the death of the process would, and writes nothing.
     package func simulateKill() {
-        maintenance?.stop()
+        maintenance?.stop(abandoning: true)
         shut()
     }
 

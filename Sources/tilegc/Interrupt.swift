@@ -29,4 +29,23 @@ enum Interrupt {
 
     /// Whether the user wants the command to stop.
     static var isRequested: Bool { flag != 0 }
+
+    /// Waits so long; `false` as soon as the user wants the command to stop.
+    static func wait(milliseconds: Int) -> Bool {
+        var now = timespec()
+        clock_gettime(CLOCK_MONOTONIC, &now)
+        let end = now.milliseconds + milliseconds
+        while !isRequested {
+            clock_gettime(CLOCK_MONOTONIC, &now)
+            let left = end - now.milliseconds
+            if left <= 0 { return true }
+            // A signal ends a sleep, but one that came just before it does not.
+            usleep(UInt32(min(left, 100) * 1000))
+        }
+        return false
+    }
+}
+
+extension timespec {
+    fileprivate var milliseconds: Int { Int(tv_sec) * 1000 + Int(tv_nsec) / 1_000_000 }
 }

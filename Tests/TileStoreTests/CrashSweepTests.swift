@@ -26,6 +26,39 @@ struct CrashSweepTests {
         Issue.record("the script never came to its end")
     }
 
+    /// Compactions that are given up, whose journals the next ones end.
+    static let givenUp: [Step] = [
+        .limit(blocks: 30, entries: 12), .put(PutStep(1, 3, 1)), .put(PutStep(2, 4, 2)), .compactBegin, .compactStep(1),
+        .put(PutStep(3, 5, 3)), .compactAbandon, .batch([PutStep(4, 6, 4), PutStep(1, 7, 5)]), .compactBegin,
+        .compactAbandon, .remove([2], pinned: true), .put(PutStep(5, 3, 6)), .compactBegin, .put(PutStep(6, 8, 7)),
+        .compactStep(9), .compactFinish, .put(PutStep(7, 9, 8)), .compactBegin, .compactAbandon, .compactBegin,
+        .compactStep(2), .compactAbandon, .put(PutStep(8, 10, 9)), .get(4), .compact, .put(PutStep(9, 11, 10)), .flush,
+    ]
+
+    @Test("Killed at any operation between compactions that are given up", arguments: 0..<4)
+    func killedBetweenCompactionsThatAreGivenUp(kind: Int) {
+        let setting = ScriptSetting(durable: kind % 2 == 1, images: kind >= 2)
+        for operation in 0..<20_000 {
+            for torn in [false, true] {
+                switch sweep(Self.givenUp, setting: setting, fault: .kill(torn: torn), at: operation) {
+                case .notReached: return
+                case .fine: continue
+                case .failed(let why):
+                    Issue.record("torn \(torn), \(setting): \(why)")
+                    return
+                }
+            }
+        }
+        Issue.record("the script never came to its end")
+    }
+
+    @Test("A power cut between compactions that are given up", arguments: 0..<120 as Range<UInt64>)
+    func powerCutBetweenCompactionsThatAreGivenUp(seed: UInt64) throws {
+        var random = SplitMix64(seed: seed &+ 130_000)
+        let steps = Array(Self.givenUp.prefix(4 + random.below(Self.givenUp.count - 3)))
+        try powerCut(steps, seed: seed, durable: seed % 2 == 0, images: seed % 3 == 1, using: &random)
+    }
+
     @Test("Killed while a cache is made or opened, it opens the next time")
     func killedWhileOpening() throws {
         for operation in 0..<1000 {
@@ -83,6 +116,12 @@ struct CrashSweepTests {
         var random = SplitMix64(seed: seed &+ 70_000)
         let images = seed % 3 == 1
         let steps = Step.sweepScript(count: 5 + random.below(60), images: images, using: &random)
+        try powerCut(steps, seed: seed, durable: durable, images: images, using: &random)
+    }
+
+    private func powerCut(
+        _ steps: [Step], seed: UInt64, durable: Bool, images: Bool, using random: inout SplitMix64
+    ) throws {
         let clock = ManualClock()
         let disk = SimulatedDisk(clock: clock, blockSize: 64, recordsChanges: true)
         let setting = ScriptSetting(durable: durable, images: images)

@@ -47,6 +47,23 @@ struct FaultSweepTests {
         Issue.record("the script never came to its end")
     }
 
+    @Test("An operation fails between compactions that are given up", arguments: kinds, [false, true])
+    func failingBetweenCompactionsThatAreGivenUp(kind: Kind, durable: Bool) {
+        let setting = ScriptSetting(durable: durable)
+        let fault = SweepFault.fail(
+            number: kind.number, scope: kind.scope, persistent: kind.persistent, short: kind.short)
+        for operation in 0..<20_000 {
+            switch sweep(CrashSweepTests.givenUp, setting: setting, fault: fault, at: operation) {
+            case .notReached: return
+            case .fine: continue
+            case .failed(let why):
+                Issue.record("\(kind.name), durable \(durable): \(why)")
+                return
+            }
+        }
+        Issue.record("the script never came to its end")
+    }
+
     @Test("While a cache is opened, an operation that fails is a StoreError, and the next opening works")
     func failingWhileOpening() throws {
         for number in [EIO, ENOSPC, EACCES] {

@@ -27,6 +27,45 @@ struct RemovedFolderTests {
         #expect(try reader.snapshot() == other.snapshot())
     }
 
+    /// It had read that the journal went on in another one, and waited for that for ever.
+    @Test func aReaderBehindARotationStayedInAFolderThatWasRemoved() throws {
+        let lab = try Lab()
+        try lab.put(0..<5)
+        var configuration = Lab.plain
+        configuration.readOnly = true
+        let reader = try lab.another(configuration)
+        #expect(try reader.read(lab.key(0)) != nil)
+        try #require(try lab.store.beginCompaction()).abandon()
+        lab.disk.remove("")
+        let other = try lab.another()
+        try other.put(lab.bytes(7), for: lab.key(7), metadata: lab.metadata())
+        Self.wait(lab)
+        #expect(try reader.read(lab.key(7))?.data == lab.bytes(7))
+        #expect(try reader.entry(for: lab.key(0)) == nil)
+        #expect(try reader.snapshot() == other.snapshot())
+    }
+
+    /// It took a journal for the one that it waited for, or made it: its puts were in none that others read.
+    @Test(arguments: [false, true])
+    func aWriterBehindARotationWentOnInAManifestThatWasMadeAnew(isThere: Bool) throws {
+        let lab = try Lab()
+        try lab.put(0..<5)
+        let behind = try lab.another()
+        try #require(try lab.store.beginCompaction()).abandon()
+        lab.disk.remove("manifest")
+        Self.wait(lab)
+        let other = try lab.another()
+        try other.put(lab.bytes(6), for: lab.key(6), metadata: lab.metadata())
+        if isThere { try #require(try other.beginCompaction()).abandon() }
+        try behind.put(lab.bytes(7), for: lab.key(7), metadata: lab.metadata())
+        try other.catchUp()
+        for store in [behind, other, try lab.another()] {
+            #expect(try store.read(lab.key(6))?.data == lab.bytes(6))
+            #expect(try store.read(lab.key(7))?.data == lab.bytes(7))
+            #expect(try store.verify().ok)
+        }
+    }
+
     @Test func aReaderOnDiskFollowsIntoAFolderMadeAnew() throws {
         let lab = try Lab()
         let folder = TemporaryFolder()

@@ -47,6 +47,9 @@ struct StatsReport: Encodable {
         var logicalBytes: Int
         var bytesSavedByDedupe: Int
         var manifestBytes: Int
+        var checkpointBytes: Int
+        var journalBytes: Int
+        var imageBytes: Int
         var fresh: Int
         var stale: Int
         var negative: Int
@@ -87,7 +90,9 @@ struct StatsReport: Encodable {
             Cache(
                 entries: store.entries, blobs: store.blobs, bytes: store.bytes, allocatedBytes: store.allocatedBytes,
                 logicalBytes: store.logicalBytes, bytesSavedByDedupe: max(0, store.logicalBytes - store.bytes),
-                manifestBytes: store.manifestBytes, fresh: store.fresh, stale: store.stale, negative: store.negative,
+                manifestBytes: store.manifestBytes, checkpointBytes: store.checkpointBytes,
+                journalBytes: store.journalBytes, imageBytes: store.imageBytes, fresh: store.fresh, stale: store.stale,
+                negative: store.negative,
                 pinnedBytes: store.pinnedBytes, capacity: store.limits.capacity, entryLimit: store.limits.entryLimit,
                 evictedBlobs: evicted.removedBlobs, evictedBytes: evicted.freedBytes)
         }

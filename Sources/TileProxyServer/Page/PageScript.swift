@@ -90,7 +90,9 @@ extension MapPage {
               $('disk-bar').classList.toggle('near', share > 0.9);
               text('disk-note', number(cache.entries) + ' tiles and files · ' + number(cache.stale) + ' stale · '
                 + number(cache.negative) + ' known to be absent'
-                + (cache.pinnedBytes ? ' · ' + bytes(cache.pinnedBytes) + ' pinned' : ''));
+                + (cache.pinnedBytes ? ' · ' + bytes(cache.pinnedBytes) + ' pinned' : '')
+                + ' · besides: checkpoint ' + bytes(cache.checkpointBytes) + ', journal ' + bytes(cache.journalBytes)
+                + ', index image ' + bytes(cache.imageBytes));
               text('dedupe', bytes(cache.bytesSavedByDedupe));
               text('dedupe-note', number(cache.entries) + ' entries, ' + number(cache.blobs) + ' blobs');
               text('evicted', number(cache.evictedBlobs));

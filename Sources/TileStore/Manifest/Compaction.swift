@@ -8,6 +8,10 @@ package final class Compaction {
     private let lock: CompactionLock
     private let generation: UInt64
     private let loads: Int
+    /// Whether the checkpoint's journal was new when the checkpoint was begun, so that it has nothing that the checkpoint has.
+    let beganJournal: Bool
+    /// Whether it is finished even while the store is being closed.
+    private let isOverdue: Bool
     private let temporary: String
     private var file: OpenFile?
     private var lines = LineBuffer(capacity: 1 << 16)
@@ -22,16 +26,30 @@ package final class Compaction {
 
     private enum Phase { case entries(UInt32), blobs(UInt32), done }
 
+    /// A journal of so many bytes has its header and at most a line.
+    private static let emptyJournal: Int64 = 256
+    /// How many journals compactions may begin without finishing; the next compaction writes the last one's checkpoint.
+    ///
+    /// Each is a file for an opening to read, and for a durable store to sync.
+    static let mostUnfinished: UInt64 = 16
+
     fileprivate init?(_ store: TileStore) throws {
         self.store = store
         let files = store.files
         guard let lock = try CompactionLock(files) else { return nil }
         self.lock = lock
-        (generation, loads) = try store.hold { ledger in
-            // A checkpoint that is missing comes first; else the journal ends here and a new one begins.
+        (generation, loads, beganJournal, isOverdue) = try store.hold { ledger in
+            let isOverdue = store.isCompactionOverdue(ledger)
+            // The checkpoint replaces the journals before its own. A compaction that was given up has begun a journal
+            // already, and much may have been appended to it since: it ends here too.
             let newest = try files.newestCheckpoint() ?? 0
-            if newest >= ledger.generation { try ledger.rotate(.live(store.tables)) }
-            return (ledger.generation, ledger.loads)
+            let unfinished = ledger.generation - min(newest, ledger.generation)
+            let isEmpty = unfinished > 0 && ledger.offset <= Self.emptyJournal
+            if !isEmpty, unfinished < Self.mostUnfinished {
+                try ledger.rotate(.live(store.tables))
+                return (ledger.generation, ledger.loads, true, isOverdue)
+            }
+            return (ledger.generation, ledger.loads, isEmpty, isOverdue)
         }
         temporary = "staging/checkpoint-\(String(store.environment.random(), radix: 16))"
         file = try files.open(temporary, .createNew)
@@ -133,7 +151,7 @@ package final class Compaction {
     package func finish() throws -> CompactionReport? {
         guard !isOver else { return nil }
         while try step(entries: 256) {
-            if store.isStopping { return nil }
+            if store.isStopping, !isOverdue || store.maintenance?.isAbandoned ?? false { return nil }
             store.giveWay()
         }
         defer { abandon() }
@@ -176,6 +194,8 @@ package final class Compaction {
                 ledger.checkpointBytes = Int64(bytes)
                 ledger.chainBytes = 0
                 ledger.imagePosition = nil
+                // It has what this process has: there is nothing to learn from it.
+                ledger.skippedIn = nil
             }
         } catch let error as FileError {
             throw StoreError(error, in: files.location)
@@ -257,6 +277,8 @@ extension TileStore {
                 throw StoreError(.busy, "another process is compacting \(files.location); it does the same work")
             }
             if let report = try compaction.finish() {
+                // After many unfinished ones it could begin no journal of its own; now one can.
+                if !compaction.beganJournal, attempt < 3 { continue }
                 // It spares the next opening some time, and nothing depends on it.
                 _ = try? writeImageIfDue()
                 return report
@@ -281,13 +303,21 @@ extension TileStore {
         let isDue = try commit.withLock { ledger in
             guard !ledger.isClosed else { return false }
             do throws(FileError) { try ledger.measure() } catch { throw StoreError(error, in: files.location) }
-            return isCompactionDue(ledger)
+            return isStopping ? isCompactionOverdue(ledger) : isCompactionDue(ledger)
         }
         if isDue { _ = try beginCompaction()?.finish() }
     }
 
     /// Due when the journals are larger than half the checkpoint, and than 8 MiB, which are read in 20 ms.
     func isCompactionDue(_ ledger: Ledger) -> Bool {
-        ledger.offset + ledger.chainBytes > max(8 << 20, ledger.checkpointBytes / 2)
+        ledger.offset + ledger.chainBytes > compactionThreshold(ledger)
     }
+
+    /// Overdue at twice that: then even a store that is being closed finishes its compaction, because processes that each live
+    /// shorter than one takes would never get one done.
+    func isCompactionOverdue(_ ledger: Ledger) -> Bool {
+        ledger.offset + ledger.chainBytes > 2 * compactionThreshold(ledger)
+    }
+
+    private func compactionThreshold(_ ledger: Ledger) -> Int64 { max(8 << 20, ledger.checkpointBytes / 2) }
 }

@@ -142,7 +142,7 @@ extension Ledger {
     }
 
     /// Forgets damage that a fresh checkpoint has left behind.
-    func forgetDamage() { damagedLines = 0 }
+    func forgetDamage() { (damagedLines, skippedIn) = (0, nil) }
 }
 
 /// An append that the disk refused: so many bytes of it stand all the same.

@@ -24,7 +24,7 @@ extension Ledger {
     /// Whether the journal may have grown, or was removed under a store that may not write.
     func hasNews() throws(FileError) -> Bool {
         guard let journal else { return false }
-        if awaitedGeneration != nil || mustLoad { return true }
+        if awaitedGeneration != nil || mustLoad || skippedIn != nil { return true }
         if try files.length(of: journal) > offset { return true }
         // Others find that out when they take the lock.
         guard readOnly else { return false }
@@ -38,7 +38,9 @@ extension Ledger {
         guard case .live = target else { return try readOn(target, underLock: underLock) }
         if mustLoad { return false }
         // Lines may turn out to be more than the tables can number.
-        return try readOn(target, underLock: underLock) && !mustLoad
+        guard try readOn(target, underLock: underLock), !mustLoad else { return false }
+        if let skippedIn, try files.newestCheckpoint() ?? 0 > skippedIn { mustLoad = true }
+        return !mustLoad
     }
 
     private func readOn(_ target: Target, underLock: Bool) throws -> Bool {
@@ -219,6 +221,11 @@ extension Ledger {
 
     /// Goes on in the next journal.
     func follow(to next: UInt64, _ target: Target, underLock: Bool) throws -> Following {
+        // A journal goes after the checkpoint that replaces it has come. Without one somebody has deleted the manifest, and a
+        // journal of the next number belongs to another one.
+        if let journal, try files.status(of: journal).links == 0, try files.newestCheckpoint() ?? 0 <= generation {
+            return .newerCheckpoint
+        }
         var file = try openIfThere(Self.journalPath(next), forAppending: true)
         if file == nil {
             if let newest = try files.newestCheckpoint(), newest > generation {

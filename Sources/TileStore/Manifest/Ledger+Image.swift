@@ -33,12 +33,14 @@ extension Ledger {
         guard let (tables, state) = loaded, let next = opened else { return nil }
         keeps = true
         mustLoad = true
+        skippedIn = nil
         syncedGeneration = nil
         if let journal { files.close(journal) }
         journal = next
         let position = state.position
         (generation, offset) = (position.journal, Int64(position.offset))
         (lastChecksum, awaitedGeneration) = (UInt32(truncatingIfNeeded: position.lastChecksum), nil)
+        damagedLines = 0
         (damagedLines, needsJudgement, chainBytes) = (Int(clamping: state.damagedLines), false, chain)
         checkpointGeneration = newest
         checkpointBytes = Int64(position.checkpointLength)

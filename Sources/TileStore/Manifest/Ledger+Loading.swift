@@ -23,6 +23,7 @@ extension Ledger {
             }
             guard let next else { continue }
             mustLoad = true
+            skippedIn = nil
             syncedGeneration = nil
             if let journal { files.close(journal) }
             journal = next

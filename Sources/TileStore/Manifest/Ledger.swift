@@ -23,7 +23,11 @@ final class Ledger {
     /// How far the newest image known is: the journal, and the offset in it.
     @exclusivity(unchecked) var imagePosition: (journal: UInt64, offset: Int64)?
     /// Lines that could not be read, in the files that were loaded.
-    @exclusivity(unchecked) var damagedLines = 0
+    @exclusivity(unchecked) var damagedLines = 0 {
+        didSet { if damagedLines > oldValue { skippedIn = generation } }
+    }
+    /// The last journal of which a line was skipped: a newer checkpoint may be of a process that had read the line.
+    @exclusivity(unchecked) var skippedIn: UInt64?
     /// Whether an unlocked reader met a line that only a holder of the lock may judge.
     @exclusivity(unchecked) var needsJudgement = false
     /// In a store that may not write: the offset and length at which the journal was found to end in no right line.
@@ -53,9 +57,9 @@ final class Ledger {
     /// Records that a holder of the lock is putting together: kept for their memory.
     let pending = PendingRecords()
     /// The shared fields that were asked for last, and their number: mostly the next put has the same.
-    @exclusivity(unchecked) var lastSet: (fields: ResponseFields, number: UInt32, generation: UInt64, loads: Int)?
+    @exclusivity(unchecked) var lastSet: OfTables<(fields: ResponseFields, number: UInt32, generation: UInt64)>?
     /// The names that were looked up last.
-    @exclusivity(unchecked) var names = LastNames()
+    @exclusivity(unchecked) var names = OfTables.none(LastNames())
     /// Whether the reserve was given up and is still to be made again.
     var reserveGone = false
     /// When the journal was last seen to have its name.
@@ -151,7 +155,8 @@ final class Ledger {
     /// does for holders that append.
     @inline(__always)
     func hasLostJournal() throws(FileError) -> Bool {
-        guard let journal, awaitedGeneration == nil else { return false }
+        // One that was read to its end may have been replaced by a newer checkpoint; then that has been loaded.
+        guard let journal, awaitedGeneration == nil || mustLoad else { return false }
         let now = environment.coarseTicks()
         if let journalSeen, now &- journalSeen < 10_000_000 { return false }
         guard try files.status(of: journal).links > 0 else {

@@ -105,9 +105,7 @@ struct PendingSets {
     mutating func number(
         for fields: ResponseFields, _ tables: Tables, _ ledger: Ledger, _ lines: inout LineBuffer
     ) -> UInt32? {
-        if let last = ledger.lastSet, last.fields == fields, last.loads == ledger.loads,
-            last.generation == ledger.generation
-        {
+        if let last = ledger.lastSet?.value(in: tables), last.fields == fields, last.generation == ledger.generation {
             return last.number
         }
         return otherNumber(for: fields, tables, ledger, &lines)
@@ -117,7 +115,7 @@ struct PendingSets {
         for fields: ResponseFields, _ tables: Tables, _ ledger: Ledger, _ lines: inout LineBuffer
     ) -> UInt32? {
         if let known = tables.definedSet(fields) {
-            ledger.lastSet = (fields, known, ledger.generation, ledger.loads)
+            ledger.lastSet = OfTables((fields, known, ledger.generation), tables)
             return known
         }
         if let pending = numbers[fields] { return pending }

@@ -6,15 +6,11 @@ struct ReaderLocal {
     var lastNews: UInt64 = 0
     var isClosed = false
     /// Names that were looked up last, and their numbers: threads ask for tiles of one source again and again.
-    var names = LastNames()
+    var names = OfTables.none(LastNames())
 }
 
-/// The numbers of the names that were looked up last, valid for one set of tables only.
+/// The numbers of the names that were looked up last.
 struct LastNames {
-    /// ``Tables/number`` of those tables; 0 for none.
-    ///
-    /// Their address would not do: new tables may lie where old ones lay.
-    var tables: UInt64 = 0
     var source = ""
     var sourceNumber: UInt16 = 0
     var scale = 1

@@ -57,6 +57,7 @@ extension Tables {
         record.pointee.lastUsed = new.lastUsed
         if !sameBlob { linkToBlob(slot, blobSlot) }
         use(slot, new.recency, at: new.lastUsed)
+        putLines &+= 1
         return true
     }
 
@@ -112,7 +113,9 @@ extension Tables {
             sweepEntry(slot)
             return
         }
+        let before = blobCount
         unlinkFromBlob(slot)
+        removedBlobs &+= before - blobCount
         forgetEntry(slot)
     }
 
@@ -124,6 +127,7 @@ extension Tables {
         settle(blobBytes: -Int(blob.pointee.size), pinned: blob.pointee.pins > 0)
         blobOrder.remove(slot, in: blobs)
         blobCount -= 1
+        removedBlobs &+= 1
         entryCount -= Int(blob.pointee.references)
         unpinnedEntries -= Int(blob.pointee.references - blob.pointee.pins)
         logicalBytes -= Int(blob.pointee.references) * Int(blob.pointee.size)

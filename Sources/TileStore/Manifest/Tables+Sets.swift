@@ -20,6 +20,10 @@ extension Tables {
         let definedIn = current ? generation + 1 : 0
         lastSet = (.max, 0)
         if let slot = setSlots[number] {
+            // Only where a definition was damaged, and read by some before that, can a number in use get other fields.
+            if let old = sets[Int(slot)], old.uses > 0, old.fields != fields, moveSet(slot) {
+                return define(number, fields, current: current)
+            }
             let old = sets[Int(slot)]
             // The number no longer stands for the former fields.
             if let old, old.fields != fields, setNumbers[old.fields] == number { setNumbers[old.fields] = nil }
@@ -36,6 +40,24 @@ extension Tables {
         setNumbers[fields] = number
         // `TableBounds.sets` is no number: it says that all have been given out.
         nextSet = max(nextSet, min(number, TableBounds.sets - 1) + 1)
+    }
+
+    /// Gives a set another number, so that the entries that have it keep their fields; `false` if there is none left.
+    ///
+    /// Far above the numbers that anybody gives out: lines of others may refer to those.
+    private func moveSet(_ slot: UInt32) -> Bool {
+        guard let old = sets[Int(slot)], nextSet < TableBounds.sets - (1 << 21) else { return false }
+        var other = max(nextSet + (1 << 20), movedSet) + 1
+        // Those of an image that was taken over.
+        while setSlots[other] != nil, other < TableBounds.sets { other += 1 }
+        guard other < TableBounds.sets else { return false }
+        movedSet = other
+        setSlots[old.number] = nil
+        setSlots[other] = slot
+        if setNumbers[old.fields] == old.number { setNumbers[old.fields] = other }
+        sets[Int(slot)] = SharedSet(number: other, fields: old.fields, uses: old.uses, definedIn: 0)
+        if marksSets { changedSets.insert(slot) }
+        return true
     }
 
     /// The number under which equal fields were defined in this generation's journal.

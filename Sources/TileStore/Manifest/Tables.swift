@@ -31,6 +31,8 @@ final class Tables {
     var freeSets: [UInt32] = []
     /// The number that was given out a second time last.
     var reusedSet: UInt32 = 0
+    /// The number that was last given to a set whose own one was defined anew.
+    var movedSet: UInt32 = 0
     /// While the tables are copied: the sets that changed since.
     @exclusivity(unchecked) var marksSets = false
     var changedSets: Set<UInt32> = []
@@ -60,6 +62,11 @@ final class Tables {
     @exclusivity(unchecked) var logicalBytes = 0
     @exclusivity(unchecked) var allocatedUnpinned = 0
     @exclusivity(unchecked) var allocatedPinned = 0
+
+    // What lines have done since these tables were made; only differences mean something.
+    @exclusivity(unchecked) var putLines = 0
+    /// Blobs that went by a record that removes: an eviction, a removal, damage; not those that were replaced.
+    @exclusivity(unchecked) var removedBlobs = 0
 
     /// Digests whose count fell to 0 since this was last emptied: their files are to be unlinked by whoever wrote the record.
     @exclusivity(unchecked) var released: [BlobDigest] = []
@@ -178,17 +185,19 @@ final class Tables {
 
     /// The same, asking first whether the names are those of the last time.
     @inline(__always)
-    func packed(_ key: TileKey, _ last: inout LastNames) -> PackedKey? {
+    func packed(_ key: TileKey, _ last: inout OfTables<LastNames>) -> PackedKey? {
         guard case .tile(let tile) = key.address else { return packed(key) }
-        if last.tables != number || last.source != key.source.description {
+        if last.change(in: self, { $0.source == key.source.description }) != true {
             guard let source = sourceNumbers[key.source.description] else { return nil }
-            last = LastNames(tables: number, source: key.source.description, sourceNumber: source)
+            last = OfTables(LastNames(source: key.source.description, sourceNumber: source), self)
         }
-        if last.scale != tile.scale || last.format != tile.format {
-            guard let variant = variant(tile.scale, tile.format) else { return nil }
-            (last.scale, last.format, last.variant) = (tile.scale, tile.format, variant)
+        return last.change(in: self) { names in
+            if names.scale != tile.scale || names.format != tile.format {
+                guard let variant = variant(tile.scale, tile.format) else { return nil }
+                (names.scale, names.format, names.variant) = (tile.scale, tile.format, variant)
+            }
+            return PackedKey(source: names.sourceNumber, z: tile.z, x: tile.x, y: tile.y, variant: names.variant)
         }
-        return PackedKey(source: last.sourceNumber, z: tile.z, x: tile.x, y: tile.y, variant: last.variant)
     }
 
     @inline(__always)

@@ -20,12 +20,13 @@ struct PendingUse: Hashable {
 
 /// The uses of one stripe, oldest first.
 ///
-/// Of equal ones the last counts.
+/// Of equal ones the last counts. They are all of one set of tables: those of others are forgotten.
 ///
 /// A table of fixed size finds most earlier uses of the same key, which then give way without any hashing of the rest.
 struct UseLog {
     private static var most: Int { 8192 }
     private var items: [PendingUse] = []
+    private var origin = OfTables.none(())
     private var places: [UInt32] = []
     private static let given = PendingUse(key: PackedKey(position: .max, source: 0, variant: 0), blob: nil)
 
@@ -33,7 +34,8 @@ struct UseLog {
 
     /// Adds a use; `true` if it is the first.
     @inline(__always)
-    mutating func note(_ use: PendingUse) -> Bool {
+    mutating func note(_ use: PendingUse, in tables: Tables) -> Bool {
+        if !origin.isOf(tables) { self = UseLog(of: tables) }
         if items.last == use { return false }
         if items.count >= Self.most || places.isEmpty { makeRoom() }
         let place = Int(truncatingIfNeeded: use.mark >> 52)
@@ -43,6 +45,10 @@ struct UseLog {
         items.append(use)
         return items.count == 1
     }
+
+    init() {}
+
+    private init(of tables: Tables) { origin = OfTables((), tables) }
 
     private mutating func makeRoom() {
         if places.isEmpty {
@@ -57,18 +63,16 @@ struct UseLog {
     }
 
     /// Takes all uses out, equal ones perhaps more than once.
-    mutating func take() -> [PendingUse] {
-        defer {
-            items = []
-            places = []
-        }
-        return items.filter { $0 != Self.given }
+    mutating func take() -> OfTables<[PendingUse]> {
+        defer { self = UseLog() }
+        let uses = items.filter { $0 != Self.given }
+        return origin.map { uses }
     }
 
     /// Replaces the uses, as when the numbers of names have changed.
-    mutating func replace(_ uses: [PendingUse]) {
-        self = UseLog()
-        for use in uses { _ = note(use) }
+    mutating func replace(_ uses: [PendingUse], in tables: Tables) {
+        self = UseLog(of: tables)
+        for use in uses { _ = note(use, in: tables) }
     }
 
     /// Keeps the last of equal uses, in order.

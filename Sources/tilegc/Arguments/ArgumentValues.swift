@@ -40,6 +40,16 @@ enum ArgumentValues {
         return seconds
     }
 
+    /// Milliseconds of `2s`, `0.5s`, `250ms`, `1m`: 0.1 s to 1 h.
+    static func interval(_ text: String) throws -> Int {
+        let units: [(String, Double)] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("", 1000)]
+        guard let unit = units.first(where: { text.hasSuffix($0.0) }),
+            let milliseconds = amount(text.dropLast(unit.0.utf8.count), unit: unit.1),
+            (100...3_600_000).contains(milliseconds)
+        else { throw ValidationError("expected an interval from 0.1s to 1h such as 2s, 500ms or 1m, not '\(text)'") }
+        return milliseconds
+    }
+
     /// `7` or `0-7`.
     static func zooms(_ text: String) throws -> ClosedRange<Int> {
         let parts = text.split(separator: "-", omittingEmptySubsequences: false).map { zoom($0) }

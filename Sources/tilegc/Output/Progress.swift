@@ -17,15 +17,26 @@ struct Progress {
     struct Screen {
         /// Columns in a line.
         var width: Int
+        /// Lines.
+        var height = 24
         /// Whether it has no control sequences, as an editor's window: `TERM` is `dumb` or nothing.
         var isDumb: Bool
 
         /// The terminal behind standard error.
-        static var current: Screen {
+        static var current: Screen { Screen(of: STDERR_FILENO) }
+
+        /// The terminal behind a standard file.
+        init(of descriptor: Int32) {
             var size = winsize()
-            let isKnown = ioctl(STDERR_FILENO, UInt(TIOCGWINSZ), &size) == 0 && size.ws_col > 0
+            let isKnown = ioctl(descriptor, UInt(TIOCGWINSZ), &size) == 0 && size.ws_col > 0
             let term = getenv("TERM").map { String(cString: $0) } ?? ""
-            return Screen(width: isKnown ? Int(size.ws_col) : 80, isDumb: term.isEmpty || term == "dumb")
+            width = isKnown ? Int(size.ws_col) : 80
+            if isKnown, size.ws_row > 0 { height = Int(size.ws_row) }
+            isDumb = term.isEmpty || term == "dumb"
+        }
+
+        init(width: Int, height: Int = 24, isDumb: Bool) {
+            (self.width, self.height, self.isDumb) = (width, height, isDumb)
         }
 
         /// What takes a line away that was shown before.

@@ -3,13 +3,13 @@ import Foundation
 /// A thread that does what it is handed, one thing at a time, while the one that hands it over waits.
 ///
 /// Stores keep some things for each thread; with lanes, a script can have several of them and is still the same each time.
-final class Lane: @unchecked Sendable {
+package final class Lane: @unchecked Sendable {
     // `job` belongs to the thread that was signalled last.
     private var job: (() -> Void)?
     private let begins = DispatchSemaphore(value: 0)
     private let ends = DispatchSemaphore(value: 0)
 
-    init() {
+    package init() {
         Thread.detachNewThread { [self] in
             while true {
                 begins.wait()
@@ -21,7 +21,7 @@ final class Lane: @unchecked Sendable {
     }
 
     /// Does something on the thread and waits for it.
-    func run<R>(_ body: @escaping () throws -> R) throws -> R {
+    package func run<R>(_ body: @escaping () throws -> R) throws -> R {
         var result: Result<R, any Error>?
         job = { result = Result { try body() } }
         begins.signal()
@@ -32,5 +32,5 @@ final class Lane: @unchecked Sendable {
     }
 
     /// Ends the thread.
-    func end() { begins.signal() }
+    package func end() { begins.signal() }
 }

@@ -60,6 +60,9 @@ struct FiguresTests {
         #expect(text.contains("\ntileproxy_upstream_duration_seconds_bucket{source=\"osm\",le=\"30.0\"} 1\n"))
         #expect(text.contains("\ntileproxy_upstream_duration_seconds_bucket{source=\"osm\",le=\"+Inf\"} 2\n"))
         #expect(text.contains("\ntileproxy_cache_capacity_bytes 100000\n"))
+        #expect(text.contains("\ntileproxy_cache_checkpoint_bytes \(store.checkpointBytes)\n"))
+        #expect(text.contains("\ntileproxy_cache_journal_bytes \(store.journalBytes)\n") && store.journalBytes > 0)
+        #expect(text.contains("\ntileproxy_cache_image_bytes \(store.imageBytes)\n"))
         var (helps, types) = (Set<Substring>(), Set<Substring>())
         for line in text.split(separator: "\n") {
             let words = line.split(separator: " ")

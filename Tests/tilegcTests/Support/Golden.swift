@@ -25,8 +25,9 @@ enum Golden {
         let patterns = [
             // Times near the present; those of the sample are in 2020 and 2100.
             (#"202[1-9]-\d\d-\d\dT\d\d:\d\d:\d\dZ"#, "TIME"),
-            (#""(manifestBytes|checkpointBytes)":\d+"#, #""$1":N"#),
+            (#""(manifestBytes|checkpointBytes|journalBytes)":\d+"#, #""$1":N"#),
             (#"Manifest( +)\S+ k?B"#, "Manifest$1N"),
+            (#"(checkpoint|journal) \S+ k?B, "#, "$1 N, "),
             (#"(entries|entry), \S+ k?B\.$"#, "$1, N."),
         ]
         for (pattern, replacement) in patterns {
