@@ -161,7 +161,7 @@ final class Reloader: Sendable {
         do throws(ConfigError) {
             try parts.log?.reopen()
             let new = try read()
-            let table = try SourceTable(new)
+            let table = try SourceTable(new, after: parts.tiles.table)
             let old = current.withLock { $0 }
             for key in new.needingRestart(from: old) {
                 logger.warning("a change needs a new start", metadata: ["key": "\(key)"])

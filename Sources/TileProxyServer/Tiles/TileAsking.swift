@@ -1,4 +1,5 @@
 import CacheEngine
+import ContentCoding
 import HTTPCaching
 import HTTPListener
 import HTTPTypes
@@ -24,14 +25,18 @@ final class TileAsking: @unchecked Sendable {
     /// What is stored, if there is something.
     private let stored: Candidate?
     private let isHeld: Bool
-    private let ticket: Fills.Ticket
+    private let ticket: TileFlights.Ticket
     private let isRefresh: Bool
     private var fill: TileFill
     private var slot: OriginSlots.Slot?
     /// Where it stands in line for a slot.
     private var place: (origin: String, number: UInt64)?
-    /// Cancels the request that is out.
-    private var cancel: (() -> Void)?
+    /// Where it has a slot, or waits for one.
+    private var slotHost = ""
+    /// The request that is out.
+    private var call: (any TileCall)?
+    /// The end of its time, while it goes on though nobody waits for it.
+    private var loneEnd: Scheduled<Void>?
     /// The name of the host that the source's template leads to.
     private var ownHost = ""
     /// Until when this attempt may take, over all hosts (ticks).
@@ -44,6 +49,8 @@ final class TileAsking: @unchecked Sendable {
     private var isStored = true
     /// A large body, once it is stored.
     private var file: StoredBody?
+    /// The body with its digest, if it was hashed before it is stored.
+    private var hashed: HashedBody?
     /// The name of the body's bytes, if it is known by now.
     private var blob: BlobDigest?
     /// Why the last request had no answer.
@@ -57,7 +64,7 @@ final class TileAsking: @unchecked Sendable {
     ///   - isRefresh: Whether nobody waits for it.
     init(
         _ tiles: TileLoop, _ source: ServedSource, _ key: TileKey, _ stored: Candidate?, isHeld: Bool,
-        _ ticket: Fills.Ticket, isRefresh: Bool
+        _ ticket: TileFlights.Ticket, isRefresh: Bool
     ) {
         self.tiles = tiles
         self.source = source
@@ -77,11 +84,54 @@ final class TileAsking: @unchecked Sendable {
     /// Begins.
     func start() {
         // Whoever began the flight hears of it as its followers do; with the last of them it is given up.
-        let isWanted = service.flights.leaderLeft(ticket) { [loop = tiles.loop] in
-            loop.execute { self.take(.cancelled) }
-        }
+        let isWanted = service.flights.leaderLeft(ticket, deserted: onLoop { $0.wasDeserted() })
         take(isWanted ? .begin(looksAgain: !isRefresh) : .cancelled)
     }
+
+    private func onLoop(_ body: @escaping @Sendable (TileAsking) -> Void) -> @Sendable () -> Void {
+        { [loop = tiles.loop] in loop.execute { body(self) } }
+    }
+
+    // MARK: Nobody waits
+
+    /// The last of those who waited has left.
+    private func wasDeserted() {
+        let isHeard = call?.hasBegun ?? false
+        take(.deserted(mayGoOn: fill.isOut && goOnAlone(), isHeard: isHeard))
+    }
+
+    /// Takes a place among those that go on though nobody waits for them.
+    private func goOnAlone() -> Bool {
+        guard loneEnd == nil, service.loneFills.take(slotHost) else { return false }
+        guard service.flights.goOn(ticket, closed: onLoop { $0.take(.cancelled) }) else {
+            service.loneFills.give(slotHost)
+            return false
+        }
+        loneEnd = tiles.loop.scheduleTask(in: service.lonePatience) { self.loneTimeIsOver() }
+        return true
+    }
+
+    private func loneTimeIsOver() {
+        guard loneEnd != nil, !isFollowedAgain() else { return }
+        take(.overdue(isHeard: call?.hasBegun ?? false))
+    }
+
+    /// Whether somebody has come who waits for it; then it no longer goes on alone.
+    private func isFollowedAgain() -> Bool {
+        guard service.flights.isFollowedAgain(ticket, deserted: onLoop({ $0.wasDeserted() })) else { return false }
+        endLoneTime()
+        take(.wanted)
+        return true
+    }
+
+    private func endLoneTime() {
+        guard let end = loneEnd else { return }
+        end.cancel()
+        loneEnd = nil
+        service.loneFills.give(slotHost)
+    }
+
+    // MARK: Events
 
     /// Hands an event to the fill, and does what it says.
     private func take(_ event: TileFill.Event) {
@@ -100,7 +150,7 @@ final class TileAsking: @unchecked Sendable {
         switch action {
         case .lookAgain: take(.looked(isEnough: hasLanded()))
         case .askQuestion:
-            let wait = service.health.wait(for: key.hashValue)
+            let wait = service.health.wait(for: ticket.key.hashValue)
             take(.question(wait, attempts: source.tiles.attempts))
         case .prepare:
             attemptEnds = nil
@@ -109,12 +159,14 @@ final class TileAsking: @unchecked Sendable {
             ownHost = OriginHost(request).name
             take(.prepared(request))
         case .orderHosts(let own):
-            take(.hosts(service.mirrors.order(own, source.mirrors, at: service.clock.ticks())))
-        case .noteHost(let host, let failed, let pause):
-            service.mirrors.note(host, failed: failed, pause: pause, at: service.clock.ticks())
+            let (hosts, probe) = service.health.order(of: [own] + source.mirrors.filter { $0 != own })
+            take(.hosts(hosts, probe: probe))
+        case .judgeHost(let host, let judgement, let probe):
+            service.health.judge(host, judgement, sentAt: sentAt, probe: probe)
+        case .abandonHostProbe(let host, let probe): service.health.abandoned(host, probe: probe)
         case .countFailover: service.statistics.upstream(source.name) { $0.failovers += 1 }
         case .askRest(let hosts):
-            take(.rest(service.mirrors.shortestRest(of: hosts, at: service.clock.ticks())))
+            take(.rest(service.health.rest(of: hosts)))
         // Terms are those of a download.
         case .checkTerms: take(.terms(isAllowed: true))
         case .askOrigin(let host): take(.origin(service.health.wait(forOrigin: host)))
@@ -127,15 +179,20 @@ final class TileAsking: @unchecked Sendable {
         case .reportClock(let host, let ahead):
             if service.health.reportsClock(of: host) { service.clockIsAhead(key, host, seconds: ahead) }
         case .store(let record, let isAbsence):
-            carryOut(.put(isAbsence ? nil : answer.body, record.intent.metadata))
+            guard mayStore() else { return take(.stored) }
+            let body: PutBody = isAbsence ? .none : hashed.map { .hashed($0) } ?? .memory(answer.body)
+            carryOut(.put(body, record.intent.metadata))
         case .update(let record):
-            guard let stored else { return take(.stored) }
+            guard let stored, mayStore() else { return take(.stored) }
             carryOut(.update(stored, record, isHeld: isHeld))
         case .forgetHeld: service.held.remove(key)
-        case .drop: carryOut(.drop)
+        case .drop:
+            guard let stored, mayStore() else { return take(.stored) }
+            carryOut(.drop(stored, isHeld: isHeld))
         case .judge(let host, let judgement, let isSettled, let probe):
             let isOfTile = isSettled || judgement != .answered
-            service.health.judge(host, isOfTile ? key.hashValue : nil, judgement, sentAt: sentAt, probe: probe)
+            let question = isOfTile ? ticket.key.hashValue : nil
+            service.health.judge(host, question, judgement, sentAt: sentAt, probe: probe)
         case .pause(let pause): wait(pause)
         case .end(let end): self.end(end)
         }
@@ -164,6 +221,7 @@ final class TileAsking: @unchecked Sendable {
 
     private func takeSlot(_ host: String) {
         let loop = tiles.loop
+        slotHost = host
         let entered = service.slots.enter(host, ticket.urgency) { slot in loop.execute { self.granted(slot) } }
         switch entered {
         case .slot(let slot):
@@ -203,18 +261,22 @@ final class TileAsking: @unchecked Sendable {
             }
             timeout = .nanoseconds(Int64(clamping: end - now)) / share
         }
-        var outgoing = TransportRequest(head: request, bodyLimit: source.tiles.bodyLimit, timeout: timeout)
-        // The source's own hosts may lie in a private network, on whatever port.
-        outgoing.isRedirected = first.map { !isOwn(OriginHost(request), $0) } ?? false
         sentAt = now
+        let outgoing: TileQuestion
+        do throws(TransportError) {
+            outgoing = try TileQuestion(
+                request, bodyLimit: source.tiles.bodyLimit, timeout: timeout,
+                // The source's own hosts may lie in a private network, on whatever port.
+                isRedirected: first.map { !isOwn(OriginHost(request), $0) } ?? false)
+        } catch { return received(.failure(error)) }
         // A request that is not sent at all is answered before `send` returns.
         var isOver = false
-        let cancel = service.origins.send(outgoing, on: tiles.loop) { result in
+        let call = service.origins.send(outgoing, on: tiles.loop) { result in
             isOver = true
-            self.cancel = nil
+            self.call = nil
             self.received(result)
         }
-        if !isOver { self.cancel = cancel }
+        if !isOver { self.call = call }
     }
 
     private func isOwn(_ host: OriginHost, _ first: String) -> Bool {
@@ -223,6 +285,7 @@ final class TileAsking: @unchecked Sendable {
     }
 
     private func received(_ result: Result<TransportResponse, TransportError>) {
+        if loneEnd != nil { _ = isFollowedAgain() }
         let took = service.clock.ticks() &- sentAt
         switch result {
         case .success(var response):
@@ -256,16 +319,19 @@ final class TileAsking: @unchecked Sendable {
         let objection: @Sendable () -> String? = {
             kind.objection(to: body, mediaType: type, contentEncoding: coding)
         }
-        guard body.count > Self.checkedAtOnce || coding != nil || kind == .vector else {
+        guard body.count > Self.checkedAtOnce || coding != nil || Gzip.isMarked(body) else {
             return take(.checked(objection: objection()))
         }
-        // Answers without a tag of the server's, and those to clients without gzip, need the body's name: made once for all.
+        // Answers without a tag of the server's, and those to clients without gzip, need the body's name: made once for all,
+        // and for the put.
         service.worker.run(on: tiles.loop) { _ in
-            (objection(), body.withUnsafeBytes { BlobDigest(hashing: $0) })
+            let why = objection()
+            return (why, why == nil ? HashedBody(body) : nil)
         } then: { result in
             // It throws nothing.
             let checked = try? result.get()
-            self.blob = checked?.1
+            self.hashed = checked?.1
+            self.blob = checked?.1?.digest
             self.take(.checked(objection: checked?.0))
         }
     }
@@ -274,6 +340,12 @@ final class TileAsking: @unchecked Sendable {
     private static let checkedAtOnce = 64 << 10
 
     // MARK: The store
+
+    /// Whether the answer may be stored: not where the source has been configured anew since it was asked for.
+    private func mayStore() -> Bool {
+        isStored = tiles.isCurrent(source)
+        return isStored
+    }
 
     private func carryOut(_ job: TileJob) {
         let (key, held) = (key, service.held)
@@ -290,6 +362,10 @@ final class TileAsking: @unchecked Sendable {
         file = outcome.file?.body
         blob = outcome.blob ?? blob
         if outcome.isGone || outcome.isOlder { isStored = false }
+        if let failure = outcome.failedRemoval {
+            isStored = false
+            service.notRemoved(key, failure)
+        }
         if let failure = outcome.failure {
             isStored = false
             service.notStored(key, failure)
@@ -305,11 +381,12 @@ final class TileAsking: @unchecked Sendable {
             _ = ticket.urgency.watch(nil)
         }
         place = nil
-        if let cancel {
-            cancel()
+        if let call {
+            call.cancel()
             service.statistics.upstream(source.name) { $0.requests += 1 }
         }
-        cancel = nil
+        call = nil
+        endLoneTime()
         service.flights.land(ticket, news(of: end))
     }
 

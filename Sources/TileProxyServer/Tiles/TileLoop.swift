@@ -36,6 +36,11 @@ final class TileLoop {
             isCurrent ? fields[source.index] : source.tiles.requestFields(userAgent: service.userAgent))
     }
 
+    /// Whether a source is still configured as it was when a tile of it was asked for.
+    func isCurrent(_ source: ServedSource) -> Bool {
+        table.sources.contains { $0.generation == source.generation }
+    }
+
     // MARK: Looking
 
     /// What there is of a tile: stored, or held in memory because it could not be stored.
@@ -75,8 +80,9 @@ final class TileLoop {
 
     /// Has a stale tile refreshed, unless that is under way or has failed a moment ago.
     func refresh(_ source: ServedSource, _ candidate: Candidate, isHeld: Bool) {
-        guard service.health.wait(for: candidate.key.hashValue) == nil,
-            let ticket = service.flights.keep(candidate.key, .refresh)
+        let flight = source.flight(candidate.key)
+        guard service.health.wait(for: flight.hashValue) == nil,
+            let ticket = service.flights.keep(flight, .refresh)
         else { return }
         TileAsking(self, source, candidate.key, candidate, isHeld: isHeld, ticket, isRefresh: true).start()
     }

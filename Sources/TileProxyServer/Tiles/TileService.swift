@@ -1,5 +1,6 @@
 import CacheEngine
 import Logging
+import NIOCore
 import TileCache
 import TileImaging
 package import TileStore
@@ -13,8 +14,11 @@ package final class TileService: Sendable {
     let cache: TileCache
     let worker: StoreWorker
     let origins: any TileOrigins
-    let mirrors = Mirrors()
-    let flights = Fills()
+    let flights = TileFlights()
+    /// Fills that go on though nobody waits for them, by the hosts that they wait for.
+    let loneFills: LoneFills
+    /// How long such a fill may go on.
+    let lonePatience: TimeAmount
     let slots: OriginSlots
     /// What failed lately: servers, and single tiles.
     let health: OriginHealth
@@ -35,9 +39,11 @@ package final class TileService: Sendable {
     /// - Parameters:
     ///   - origins: What carries requests.
     ///   - clock: For the cache, and to time origins by.
+    ///   - lonePatience: How long a fill may go on that nobody waits for.
     init(
         _ table: SourceTable, store: TileStore, origins: any TileOrigins, statistics: Statistics,
         configuration: ProxyConfiguration = ProxyConfiguration(), clock: CacheClock = .system,
+        lonePatience: TimeAmount = .seconds(30),
         logger: Logger = Logger(label: "tileproxy"), failures: RepeatedFailures? = nil
     ) {
         self.store = store
@@ -47,6 +53,8 @@ package final class TileService: Sendable {
         self.clock = clock
         current = Locked(table)
         worker = StoreWorker(store: store)
+        loneFills = LoneFills(most: configuration.limits.requestsPerHost / 4)
+        self.lonePatience = lonePatience
         slots = OriginSlots(perOrigin: configuration.limits.requestsPerHost)
         health = OriginHealth(.tiles(Backoff()), ticks: clock.ticks, random: clock.random)
         held = HeldTiles(ticks: clock.ticks)
@@ -72,7 +80,7 @@ package final class TileService: Sendable {
     /// Puts other sources in place; event loops take them over by ``TileResponder/adopt(_:)``.
     package func adopt(_ table: SourceTable) {
         current.withLock { $0 = table }
-        mirrors.forget()
+        health.forgetMirrors()
     }
 
     /// Gives up what is being asked for, waits for what is being stored, and closes the store.
@@ -89,6 +97,11 @@ package final class TileService: Sendable {
     func notRead(_ key: TileKey, _ error: any Error) { Self.notRead(key, error, failures) }
 
     func notStored(_ key: TileKey, _ error: any Error) { Self.notStored(key, error, statistics, failures) }
+
+    func notRemoved(_ key: TileKey, _ error: any Error) {
+        failures.report(
+            .error, "a tile that must not be kept could not be removed", ["key": "\(key)", "error": "\(error)"])
+    }
 
     private static func notRead(_ key: TileKey, _ error: any Error, _ failures: RepeatedFailures) {
         failures.report(.error, "a tile could not be read", ["key": "\(key)", "error": "\(error)"])

@@ -71,7 +71,7 @@ struct TileOriginTests {
     /// A lab whose only source is an origin on the loopback.
     private func with(
         isSecure: Bool, template: String = "/{z}/{x}/{y}", _ answer: @escaping LocalOrigin.Answer,
-        source change: (inout SourceConfiguration) -> Void = { _ in },
+        source change: (inout SourceConfiguration) -> Void = { _ in }, lonePatience: TimeAmount = .hours(1),
         _ body: (TileLab, LocalOrigin) async throws -> Void
     ) async throws {
         if isSecure, originCertificate == nil { return print("no openssl command: not tested over https") }
@@ -83,7 +83,7 @@ struct TileOriginTests {
                     $0.kind = .any
                     ($0.attempts, $0.timeout, $0.bodyLimit) = (1, .seconds(3600), 100)
                     change(&$0)
-                }, transport: transport
+                }, transport: transport, lonePatience: lonePatience
             ) { lab async throws in try await body(lab, origin) }
         }
     }
@@ -161,18 +161,37 @@ struct TileOriginTests {
     }
 
     @Test(arguments: [false, true])
-    func whereTheClientLeavesTheOriginIsLeftToo(isSecure: Bool) async throws {
-        try await with(isSecure: isSecure) { _ in
+    func whereTheClientLeavesTheOriginIsLeftAfterAWhile(isSecure: Bool) async throws {
+        let answer: LocalOrigin.Answer = { _ in
             .raw(.text("HTTP/1.1 200 OK\nContent-Length: 10\n\nhalf"), .hang)
-        } _: { lab, origin async throws in
-            do {
-                let wire = try Wire(port: lab.server.port)
-                wire.resetsAtItsEnd()
-                wire.send("GET /tiles/a/1/0/0 HTTP/1.1\r\nHost: a\r\n\r\n")
-                await origin.arrivals(1)
-            }
+        }
+        try await with(isSecure: isSecure, answer, lonePatience: .milliseconds(20)) { lab, origin async throws in
+            try await askAndLeave(lab, origin)
             await origin.connectionsClosed()
         }
+    }
+
+    /// Not even half of a tile that was paid for is thrown away.
+    @Test(arguments: [false, true])
+    func whereTheClientLeavesWhileABodyArrivesTheTileIsStored(isSecure: Bool) async throws {
+        let gate = TileCacheTesting.Gate()
+        try await with(isSecure: isSecure) { _ in
+            .raw(.text(Self.head + "Content-Length: 10\n\nhalf "), .wait(gate), .text("whole"))
+        } _: { lab, origin async throws in
+            try await askAndLeave(lab, origin)
+            while lab.service.loneFills.count == 0 { await Task.yield() }
+            gate.open()
+            while lab.service.flights.count > 0 { await Task.yield() }
+            #expect(try lab.store.read(TileKey("a/1/0/0"))?.data == Data("half whole".utf8))
+            #expect(origin.requests.count == 1 && lab.service.loneFills.count == 0)
+        }
+    }
+
+    private func askAndLeave(_ lab: TileLab, _ origin: LocalOrigin) async throws {
+        let wire = try Wire(port: lab.server.port)
+        wire.resetsAtItsEnd()
+        wire.send("GET /tiles/a/1/0/0 HTTP/1.1\r\nHost: a\r\n\r\n")
+        await origin.arrivals(1)
     }
 
     @Test(arguments: [(false, true), (true, false)])
