@@ -48,7 +48,7 @@ final class IncomingBody: @unchecked Sendable {
         self.limit = limit
         self.loop = loop
         budget = cache.budget
-        threads = cache.stagingThreads
+        threads = cache.worker.staging
     }
 
     deinit {

@@ -324,15 +324,13 @@ final class TileAsking: @unchecked Sendable {
         }
         // Answers without a tag of the server's, and those to clients without gzip, need the body's name: made once for all,
         // and for the put.
-        service.worker.run(on: tiles.loop) { _ in
+        service.worker.compute(on: tiles.loop) {
             let why = objection()
             return (why, why == nil ? HashedBody(body) : nil)
-        } then: { result in
-            // It throws nothing.
-            let checked = try? result.get()
-            self.hashed = checked?.1
-            self.blob = checked?.1?.digest
-            self.take(.checked(objection: checked?.0))
+        } then: { why, hashed in
+            self.hashed = hashed
+            self.blob = hashed?.digest
+            self.take(.checked(objection: why))
         }
     }
 

@@ -29,7 +29,7 @@ package final class TileService: Sendable {
     let statistics: Statistics
     let logger: Logger
     private let current: Locked<SourceTable>
-    let decoder = TileDecoder()
+    let decoder: TileDecoder
     /// For large tiles that are in memory while clients read them: not stored, or read whole to be looked at.
     let budget = StagingBudget(limit: 256 << 20)
     let failures: RepeatedFailures
@@ -40,10 +40,11 @@ package final class TileService: Sendable {
     ///   - origins: What carries requests.
     ///   - clock: For the cache, and to time origins by.
     ///   - lonePatience: How long a fill may go on that nobody waits for.
+    ///   - worker: The threads of the proxy; `nil` for some of its own.
     init(
         _ table: SourceTable, store: TileStore, origins: any TileOrigins, statistics: Statistics,
         configuration: ProxyConfiguration = ProxyConfiguration(), clock: CacheClock = .system,
-        lonePatience: TimeAmount = .seconds(30),
+        lonePatience: TimeAmount = .seconds(30), worker: StoreWorker? = nil,
         logger: Logger = Logger(label: "tileproxy"), failures: RepeatedFailures? = nil
     ) {
         self.store = store
@@ -52,7 +53,9 @@ package final class TileService: Sendable {
         self.logger = logger
         self.clock = clock
         current = Locked(table)
-        worker = StoreWorker(store: store)
+        let worker = worker ?? StoreWorker(store: store)
+        self.worker = worker
+        decoder = TileDecoder(on: worker.computing)
         loneFills = LoneFills(most: configuration.limits.requestsPerHost / 4)
         self.lonePatience = lonePatience
         slots = OriginSlots(perOrigin: configuration.limits.requestsPerHost)
@@ -87,10 +90,13 @@ package final class TileService: Sendable {
     ///
     /// Blocks at its end.
     package func shutdown() async throws {
-        flights.close(.again)
+        giveUpFills()
         await worker.shutdown()
         try cache.close()
     }
+
+    /// Gives up what is being asked for, for good.
+    func giveUpFills() { flights.close(.again) }
 
     // MARK: What an operator should know
 

@@ -274,6 +274,49 @@ struct TileOriginTests {
         try await group.shutdownGracefully()
     }
 
+    /// What a disk that hangs does not take is given up and told of; else a stop would take until somebody kills the proxy.
+    @Test
+    func aDiskThatHangsIsNotWaitedForAtTheEnd() async throws {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("proxy-\(UUID())").path
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        let store = try TileStore(at: folder)
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        var configuration = ProxyConfiguration()
+        configuration.limits.shutdown = .milliseconds(50)
+        let messages = Messages()
+        let parts = try Parts(
+            configuration, try SourceTable(configuration), store, group, nil, messages.logger)
+        let gate = Monitor(false)
+        let (begun, ended) = (Locked(0), Locked(0))
+        for _ in 0..<6 {
+            parts.worker.run(on: group.next()) { _ in
+                begun.withLock { $0 += 1 }
+                return gate.wait { $0 ? true : nil }
+            } then: { (_: Result<Bool, any Error>) in
+                ended.withLock { $0 += 1 }
+            }
+        }
+        parts.worker.read(on: group.next()) { _ in
+            gate.wait { $0 ? true : nil }
+        } then: { (_: Result<Bool, any Error>) in
+        }
+        while begun.withLock({ $0 }) < 4 { await Task.yield() }
+        try await parts.shutdown()
+        #expect(messages.errors.count == 1)
+        let said = messages.errors.first ?? ""
+        #expect(said.contains("\"puts\": 6") && said.contains("\"reads\": 1"), "\(said)")
+        gate.withLock { $0 = true }
+        gate.wakeAll()
+        #expect(await parts.worker.shutdown() == StoreWorker.Unfinished())
+        while ended.withLock({ $0 }) < 6 { await Task.yield() }
+        // It was left as it is.
+        try store.put(
+            Data("sea".utf8), for: TileKey("osm/3/4/2"),
+            metadata: TileMetadata(storedAt: Timestamp(seconds: 1), expires: Timestamp(seconds: 2)))
+        try parts.tiles.cache.close()
+        try await group.shutdownGracefully()
+    }
+
     @Test
     func authoritiesThatCannotBeReadLeaveTheConfigurationAsItWas() async throws {
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent("proxy-\(UUID())").path
