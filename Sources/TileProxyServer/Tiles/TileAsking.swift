@@ -96,6 +96,8 @@ final class TileAsking: @unchecked Sendable {
 
     /// The last of those who waited has left.
     private func wasDeserted() {
+        // The proxy goes down: nothing more is to be stored.
+        guard !service.flights.isClosed else { return take(.cancelled) }
         let isHeard = call?.hasBegun ?? false
         take(.deserted(mayGoOn: fill.isOut && goOnAlone(), isHeard: isHeard))
     }
