@@ -16,13 +16,18 @@ public struct Backoff: Hashable, Sendable {
 
     /// The wait after a number of failures in a row, in nanoseconds.
     package func nanoseconds(failures: Int, random: UInt64) -> UInt64 {
+        let full = nanoseconds(failures: failures)
+        let half = full / 2
+        return half + random % (full - half + 1)
+    }
+
+    /// All of the wait after a number of failures in a row, in nanoseconds.
+    func nanoseconds(failures: Int) -> UInt64 {
         let base = Swift.max(first.nanoseconds, 1)
         let ceiling = Swift.max(longest.nanoseconds, 1)
         let doublings = Swift.min(Swift.max(failures, 1) - 1, 62)
         let (product, overflow) = base.multipliedReportingOverflow(by: 1 << UInt64(doublings))
-        let full = overflow ? ceiling : Swift.min(product, ceiling)
-        let half = full / 2
-        return half + random % (full - half + 1)
+        return overflow ? ceiling : Swift.min(product, ceiling)
     }
 }
 

@@ -32,17 +32,38 @@ package final class BlockingPool: Sendable {
     }
 
     /// Lets the threads end once all work is done, and waits for that.
-    package func finish() async {
+    ///
+    /// - Parameter limit: How long it waits at most; `nil` for as long as it takes.
+    /// - Returns: How many pieces of work are not done by then. They are not taken back.
+    @discardableResult
+    package func finish(within limit: Duration? = nil) async -> Int {
         await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
+            let waiting = Locked<CheckedContinuation<Void, Never>?>(continuation)
+            let resume: @Sendable () -> Void = {
+                let first = waiting.withLock { waiting in
+                    defer { waiting = nil }
+                    return waiting
+                }
+                first?.resume()
+            }
             let isOver = state.withLock { state in
                 state.isClosed = true
                 guard state.threads > 0 else { return true }
-                state.ended.append { continuation.resume() }
+                state.ended.append(resume)
                 return false
             }
             state.wakeAll()
-            if isOver { continuation.resume() }
+            if isOver {
+                resume()
+            } else if let limit {
+                Task {
+                    // Nobody cancels it.
+                    try? await Task.sleep(for: limit)
+                    resume()
+                }
+            }
         }
+        return state.withLock { $0.work.count + $0.threads - $0.idle }
     }
 
     /// Runs a body on one of the threads.

@@ -257,6 +257,36 @@ package final class Flights<Key: Hashable & Sendable, News: Sendable>: Sendable 
         deserted?()
     }
 
+    /// Has a flight whose last follower has left go on alone: others may join it again.
+    ///
+    /// - Parameter closed: Called once, on any thread, if all flights are ended for good meanwhile.
+    /// - Returns: `false` if there is another flight for the key by now, or none may go on.
+    package func goOn(_ ticket: Ticket, closed: @escaping @Sendable () -> Void) -> Bool {
+        state.withLock { state in
+            guard let index = state.flights.index(forKey: ticket.key),
+                state.flights.values[index].number == ticket.number
+            else { return false }
+            state.flights.values[index].isOpen = true
+            state.flights.values[index].isKept = true
+            state.flights.values[index].deserted = closed
+            return true
+        }
+    }
+
+    /// Whether somebody follows a flight that has gone on alone; then it does so no longer.
+    ///
+    /// - Parameter deserted: Called once, on any thread, when the last of them has left as well.
+    package func isFollowedAgain(_ ticket: Ticket, deserted: @escaping @Sendable () -> Void) -> Bool {
+        state.withLock { state in
+            guard let index = state.flights.index(forKey: ticket.key),
+                state.flights.values[index].number == ticket.number, !state.flights.values[index].followers.isEmpty
+            else { return false }
+            state.flights.values[index].isKept = false
+            state.flights.values[index].deserted = deserted
+            return true
+        }
+    }
+
     // MARK: Landing
 
     /// Lets nobody join by ``join(_:hear:)`` any more; the flight goes on for those who follow it.

@@ -14,21 +14,37 @@ package struct OriginRules: Hashable, Sendable {
     package var errors: Int
     /// The longest that errors double the wait: by 2 to the power of one less.
     package var mostErrorOpenings: Int
+    /// Whether a wait is somewhere between half and all of what the back-off says, or all of it.
+    package var isSpread: Bool
 
     /// - Parameters:
     ///   - silences: How many questions without an answer; a connection that cannot be made counts as all of them.
     ///   - errors: How many questions with an error; never reached where errors are told as silence.
-    package init(backoff: Backoff, silences: Int, errors: Int = .max, mostErrorOpenings: Int = 4) {
+    package init(
+        backoff: Backoff, silences: Int, errors: Int = .max, mostErrorOpenings: Int = 4, isSpread: Bool = true
+    ) {
         self.backoff = backoff
         self.silences = silences
         self.errors = errors
         self.mostErrorOpenings = mostErrorOpenings
+        self.isSpread = isSpread
+    }
+
+    /// How long it is left alone after so many openings in a row, in nanoseconds.
+    fileprivate func wait(openings: Int, random: UInt64) -> UInt64 {
+        isSpread ? backoff.nanoseconds(failures: openings, random: random) : backoff.nanoseconds(failures: openings)
     }
 
     /// The rules of a proxy's routes: requests that nothing stored can answer ask all the same, so an origin is left alone
     /// for a minute at most, as it may be back at any time.
     package static let clients = OriginRules(
         backoff: Backoff(first: .seconds(1), longest: .seconds(60)), silences: 3)
+
+    /// The rules of hosts that stand for one another: each failure counts, as the next one is asked in its place.
+    ///
+    /// The waits are not spread: one request tries a host, and it costs the others nothing.
+    package static let mirrors = OriginRules(
+        backoff: Backoff(first: .seconds(2), longest: .seconds(60)), silences: 1, isSpread: false)
 
     /// The rules of tiles, which nobody else asks for meanwhile.
     package static func tiles(_ backoff: Backoff) -> OriginRules {
@@ -45,6 +61,10 @@ package struct OriginSetback: Hashable, Sendable {
         /// It took the question and gave no answer, or answered as a gateway does that got none. It may have trouble with that
         /// question alone.
         case silent
+        /// It had not sent a byte when nobody waited any more.
+        ///
+        /// Says as much of the origin as silence, and nothing of the question: others may have more patience.
+        case unheard
         /// It answered that it has too much to do.
         case overloaded
         /// It answered with an error that may be about the question alone.
@@ -165,7 +185,7 @@ package struct OriginState: Equatable {
             return
         }
         let isBeside = isBeside(probe)
-        let isSilence = setback.blame == .silent || setback.blame == .unconnected
+        let isSilence = [.silent, .unheard, .unconnected].contains(setback.blame)
         if isSilence, let sentAt, answeredAt > sentAt { return }
         guard setback.blame != .none || setback.retryAfter != nil else { return answered(at: now, sentAt: sentAt) }
         last = setback.failure
@@ -176,7 +196,7 @@ package struct OriginState: Equatable {
             let isEnough = setback.blame == .unconnected || silent.count >= rules.silences
             if state == .closed ? isEnough : !isOpen(at: now) && !isBeside {
                 openings += 1
-                open(until: now &+ rules.backoff.nanoseconds(failures: openings, random: random))
+                open(until: now &+ rules.wait(openings: openings, random: random))
             }
         }
         guard let retryAfter = setback.retryAfter else { return }
@@ -197,7 +217,7 @@ package struct OriginState: Equatable {
         if isBeside, failing.count >= rules.errors { return }
         if failing.count >= rules.errors, isNew {
             openings = min(openings + 1, rules.mostErrorOpenings)
-            open(until: now &+ rules.backoff.nanoseconds(failures: openings, random: random))
+            open(until: now &+ rules.wait(openings: openings, random: random))
         } else if case .probing = state {
             if failing.count >= rules.errors {
                 // A question that has failed before proves nothing: the next one tries.
@@ -279,6 +299,9 @@ package final class OriginHealth: Sendable {
         /// Do without the origin, which has failed so, until then.
         case wait(OriginFailure, until: UInt64)
 
+        /// Whether it may be asked.
+        fileprivate var mayAsk: Bool { if case .wait = self { false } else { true } }
+
         /// The number of the probe that it is leave for; `nil` if it is none.
         package var probe: UInt64? { if case .probe(let number) = self { number } else { nil } }
     }
@@ -305,6 +328,8 @@ package final class OriginHealth: Sendable {
     fileprivate struct State {
         var origins: [String: OriginState] = [:]
         var questions: [Int: QuestionState] = [:]
+        /// Hosts that stand for one another, as far as they have been asked; bounded by the configuration.
+        var mirrors: [OriginHost: OriginState] = [:]
         /// When each origin was last reported to have a clock that is ahead.
         var clockReports: [String: UInt64] = [:]
         /// The number of the latest probe; never used again, so that one that is late ends nobody else's.
@@ -409,7 +434,7 @@ package final class OriginHealth: Sendable {
     ) {
         let (now, random) = (ticks(), random())
         state.withLock { state in
-            if setback.blame != .unconnected {
+            if setback.blame != .unconnected, setback.blame != .unheard {
                 state.makeRoom(for: question, now)
                 state.questions[question, default: QuestionState()]
                     .failed(setback, at: now, sentAt: sentAt, random: random, rules.backoff)
@@ -420,6 +445,67 @@ package final class OriginHealth: Sendable {
                 .failed(question, setback, at: now, sentAt: sentAt, probe: probe, random: random, rules)
         }
     }
+
+    // MARK: Hosts that stand for one another
+
+    /// The hosts to ask, the best first: those that are left alone come last.
+    ///
+    /// - Parameter hosts: As the configuration has them.
+    /// - Returns: With the number of the probe that the first one is, if it has failed and rested: what becomes of that must
+    ///   be told. Until then it is one of the last for all others.
+    package func order(of hosts: [OriginHost]) -> (hosts: [OriginHost], probe: UInt64?) {
+        let now = ticks()
+        return state.withLock { state in
+            var (first, last): ([OriginHost], [OriginHost]) = ([], [])
+            var probe: UInt64?
+            for host in hosts {
+                if state.mirrors[host]?.isUnblemished ?? true {
+                    first.append(host)
+                } else if first.isEmpty,
+                    let leave = state.mirrors[host]?.leave(at: now, number: state.lastProbe + 1), leave.mayAsk
+                {
+                    // One that is not the first to be asked tries nothing.
+                    first.append(host)
+                    guard let number = leave.probe else { continue }
+                    (probe, state.lastProbe) = (number, number)
+                } else {
+                    last.append(host)
+                }
+            }
+            return (first + last, probe)
+        }
+    }
+
+    /// Tells what became of a question at one of such hosts: any failure has the others asked first for a while.
+    package func judge(_ host: OriginHost, _ judgement: Judgement, sentAt: UInt64? = nil, probe: UInt64?) {
+        let now = ticks()
+        state.withLock { state in
+            var known = state.mirrors[host] ?? OriginState()
+            switch judgement {
+            case .answered: known.answered(at: now, sentAt: sentAt)
+            case .failed(var setback):
+                if setback.blame != .unasked { setback.blame = .silent }
+                known.failed(0, setback, at: now, sentAt: sentAt, probe: probe, random: 0, .mirrors)
+            }
+            state.mirrors[host] = known
+        }
+    }
+
+    /// A probe of one of such hosts came to nothing.
+    package func abandoned(_ host: OriginHost, probe: UInt64) {
+        let now = ticks()
+        state.withLock { $0.mirrors[host]?.abandoned(probe, at: now) }
+    }
+
+    /// How long it is until the first of such hosts has rested.
+    package func rest(of hosts: [OriginHost]) -> Duration {
+        let now = ticks()
+        let ends = state.withLock { state in hosts.map { state.mirrors[$0]?.wait(at: now) ?? now } }
+        return .nanoseconds(Int64(clamping: (ends.min() ?? now) - now))
+    }
+
+    /// Forgets what is known of such hosts, as when others may stand for them from now on.
+    package func forgetMirrors() { state.withLock { $0.mirrors = [:] } }
 
     /// Whether it is to be reported now that an origin's clock is ahead: once an hour for each origin.
     package func reportsClock(of origin: String) -> Bool {

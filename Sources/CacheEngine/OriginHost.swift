@@ -23,6 +23,10 @@ package struct OriginHost: Hashable, Sendable {
 
     /// The host without its port, and without the brackets of an IPv6 address.
     package var name: String {
+        // As nearly all are written: a name or an IPv4 address in lower case, perhaps with a port.
+        if authority.utf8.allSatisfy({ $0 < 128 && !(65...91).contains($0) && $0 != UInt8(ascii: "@") }) {
+            return authority.utf8.lastIndex(of: UInt8(ascii: ":")).map { String(authority[..<$0]) } ?? authority
+        }
         var name = authority.lastIndex(of: "@").map { authority[authority.index(after: $0)...] } ?? authority[...]
         if name.hasPrefix("[") {
             name = name.dropFirst().prefix { $0 != "]" }

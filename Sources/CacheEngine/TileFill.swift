@@ -24,8 +24,9 @@ package struct TileFill: Sendable {
         /// The answers to ``Action/prepare``: the request as the source wants it, or nothing.
         indirect case prepared(HTTPRequest)
         case hookFailed
-        /// The answer to ``Action/orderHosts(_:)``: those to ask, the best first.
-        case hosts([OriginHost])
+        /// The answer to ``Action/orderHosts(_:)``: those to ask, the best first; with the number of the probe that the first one
+        /// is, if it is one.
+        case hosts([OriginHost], probe: UInt64?)
         /// The answer to ``Action/checkTerms(_:)``.
         case terms(isAllowed: Bool)
         /// The answer to ``Action/askOrigin(_:)``: whether the origin is left alone.
@@ -46,8 +47,18 @@ package struct TileFill: Sendable {
         case stored
         /// The answer to ``Action/pause(_:)``.
         case paused
-        /// Nobody waits for it any more.
+        /// It is given up.
         case cancelled
+        /// Nobody waits for it any more.
+        ///
+        /// - Parameters:
+        ///   - mayGoOn: Whether it may go on alone, if its request is out.
+        ///   - isHeard: Whether any byte of an answer has come.
+        case deserted(mayGoOn: Bool, isHeard: Bool)
+        /// While it went on alone, somebody has come who waits for it.
+        case wanted
+        /// It has gone on alone for as long as it may.
+        case overdue(isHeard: Bool)
     }
 
     /// What is to be done.
@@ -60,8 +71,10 @@ package struct TileFill: Sendable {
         case prepare
         /// Ask which of the hosts that stand for one another is to be asked first.
         case orderHosts(OriginHost)
-        /// One of these hosts has answered, or has failed and asked to be left alone for so long.
-        case noteHost(OriginHost, failed: Bool, pause: Duration?)
+        /// Tell what became of the question at one of these hosts.
+        case judgeHost(OriginHost, OriginHealth.Judgement, probe: UInt64?)
+        /// The leave to try one of these hosts was not used.
+        case abandonHostProbe(OriginHost, UInt64)
         /// A host has failed, and the next one is asked.
         case countFailover
         /// Ask how long the hosts, which have all failed, want to be left alone.
@@ -207,11 +220,19 @@ package struct TileFill: Sendable {
     private var hasSlot = false
     /// The number of the leave to try a host that has failed, until it is told what came of it.
     private var probe: UInt64?
+    /// The same of the one of several hosts that is tried.
+    private var hostProbe: (host: OriginHost, number: UInt64)?
+    /// When the last request was sent (ticks).
+    private var sentAt: UInt64 = 0
+    /// Whether it goes on though nobody waits for it: then it sends no further request.
+    private var isAlone = false
     /// Why the attempt before failed.
     private var last: Failure?
 
     /// The longest that one is kept waiting for another attempt, in nanoseconds.
     private static let longestPause: UInt64 = 5_000_000_000
+    /// A host that has not sent a byte for so many nanoseconds when its request is given up counts as silent.
+    package static let silence: UInt64 = 1_000_000_000
 
     /// - Parameters:
     ///   - stored: What is stored of the tile.
@@ -234,6 +255,9 @@ package struct TileFill: Sendable {
     /// Whether it is over.
     package var isOver: Bool { if case .over = state { true } else { false } }
 
+    /// Whether its request is out: then it may go on alone when nobody waits for it any more.
+    package var isOut: Bool { if case .sent = state { isKept } else { false } }
+
     /// Takes an event; events that come too late change nothing.
     ///
     /// - Parameter ticks: Nanoseconds of the clock by which ``OriginHealth`` tells until when something is left alone.
@@ -241,6 +265,19 @@ package struct TileFill: Sendable {
         switch (event, state) {
         case (_, .over): return []
         case (.cancelled, _): return end(.cancelled)
+        case (.deserted(let mayGoOn, let isHeard), .sent):
+            isAlone = mayGoOn && isKept
+            guard !isAlone else { return [] }
+            return isHeard || ticks &- sentAt < Self.silence ? end(.cancelled) : leaveSilent(.unheard)
+        // The answer is here: what is left to be done is done soon, and waits for nobody.
+        case (.deserted, .checking), (.deserted, .storing), (.deserted, .updating), (.deserted, .dropping):
+            isAlone = true
+            return []
+        case (.deserted, _): return end(.cancelled)
+        case (.wanted, _):
+            isAlone = false
+            return []
+        case (.overdue(let isHeard), .sent) where isAlone: return isHeard ? end(.cancelled) : leaveSilent(.silent)
         case (.begin(let looksAgain), .idle):
             state = looksAgain ? .looking : .asking
             return [looksAgain ? .lookAgain : .askQuestion]
@@ -258,7 +295,8 @@ package struct TileFill: Sendable {
             return [.prepare]
         case (.hookFailed, .preparing): return end(.failed(.hook))
         case (.prepared(let request), .preparing): return begin(request)
-        case (.hosts(let hosts), .orderingHosts(let request)):
+        case (.hosts(let hosts, let probe), .orderingHosts(let request)):
+            if let probe, let first = hosts.first { hostProbe = (first, probe) }
             (self.hosts, asked, plain, best) = (hosts.isEmpty ? [OriginHost(request)] : hosts, 0, request, nil)
             return askNextHost()
         case (.terms(let isAllowed), .checkingTerms(let request)):
@@ -276,7 +314,7 @@ package struct TileFill: Sendable {
         case (.slot, .waitingForSlot(let request)):
             hasSlot = true
             // The leave to ask one of the hosts is for all of them.
-            if best != nil, redirects == 0 { return send(request) }
+            if best != nil, redirects == 0 { return send(request, ticks) }
             state = .askingLeave(request)
             return [.askLeave(account)]
         case (.noSlot, .waitingForSlot):
@@ -288,9 +326,9 @@ package struct TileFill: Sendable {
         case (.leave(let leave), .askingLeave(let request)):
             if case .wait(let failure, let until) = leave { return giveUp(.waiting(until: until, failure)) }
             probe = leave.probe
-            return send(request)
+            return send(request, ticks)
         case (.answer(let response, let bytes, let requestedAt), .sent(let request)):
-            return answer(response, bytes, request, requestedAt, now)
+            return answer(response, bytes, request, requestedAt, now, ticks)
         case (.noAnswer(let none), .sent): return failAtHost(.noAnswer(none))
         case (.rest(let rest), .askingRest(let failure)): return fail(failure.with(retryAfter: max(rest, .seconds(1))))
         case (.checked(let objection), .checking(let request, let response, let requestedAt)):
@@ -308,7 +346,20 @@ package struct TileFill: Sendable {
     private mutating func end(_ end: End) -> [Action] {
         state = .over
         let unused = probe.map { [Action.abandonProbe(account, $0)] } ?? []
-        return unused + leaveHost() + [.end(end)]
+        return unused + leaveHostProbe() + leaveHost() + [.end(end)]
+    }
+
+    /// The request is given up, and the host has not sent a byte.
+    private mutating func leaveSilent(_ blame: OriginSetback.Blame) -> [Action] {
+        let judgement = OriginHealth.Judgement.failed(OriginSetback(blame, .unreachable))
+        // The others that stand for it are not blamed.
+        let judged = mirror.map { judgeHost($0, judgement) } ?? judge(judgement, isSettled: false)
+        return [judged] + end(.cancelled)
+    }
+
+    private mutating func leaveHostProbe() -> [Action] {
+        defer { hostProbe = nil }
+        return hostProbe.map { [.abandonHostProbe($0.host, $0.number)] } ?? []
     }
 
     private mutating func leaveHost() -> [Action] {
@@ -358,8 +409,9 @@ package struct TileFill: Sendable {
         return [.checkTerms(host)]
     }
 
-    private mutating func send(_ request: HTTPRequest) -> [Action] {
+    private mutating func send(_ request: HTTPRequest, _ ticks: UInt64) -> [Action] {
         state = .sent(request)
+        sentAt = ticks
         let share = mirror == nil || hosts.count == 1 ? nil : hosts.count - asked + 1
         return [.send(request, redirectedFrom: host == first ? nil : first, share: share)]
     }
@@ -367,25 +419,32 @@ package struct TileFill: Sendable {
     // MARK: The answer
 
     private mutating func answer(
-        _ response: HTTPResponse, _ bytes: Int, _ request: HTTPRequest, _ requestedAt: HTTPDate, _ now: HTTPDate
+        _ response: HTTPResponse, _ bytes: Int, _ request: HTTPRequest, _ requestedAt: HTTPDate, _ now: HTTPDate,
+        _ ticks: UInt64
     ) -> [Action] {
         let status = response.status.code
         if status >= 500 || status == 429, mirror != nil {
             return failAtHost(.status(status, host: host, retryAfter: retryAfter(response.headerFields, now: now)))
         }
-        return noteAnswer() + take(response, bytes, request, requestedAt, now)
+        // It is no longer one that is asked last.
+        let noted = mirror.map { [judgeHost($0, .answered)] } ?? []
+        return noted + take(response, bytes, request, requestedAt, now, ticks)
     }
 
-    /// The host has answered: it is no longer one that is asked last.
-    private func noteAnswer() -> [Action] { mirror.map { [.noteHost($0, failed: false, pause: nil)] } ?? [] }
+    private mutating func judgeHost(_ host: OriginHost, _ judgement: OriginHealth.Judgement) -> Action {
+        guard let probe = hostProbe, probe.host == host else { return .judgeHost(host, judgement, probe: nil) }
+        hostProbe = nil
+        return .judgeHost(host, judgement, probe: probe.number)
+    }
 
     private mutating func take(
-        _ response: HTTPResponse, _ bytes: Int, _ request: HTTPRequest, _ requestedAt: HTTPDate, _ now: HTTPDate
+        _ response: HTTPResponse, _ bytes: Int, _ request: HTTPRequest, _ requestedAt: HTTPDate, _ now: HTTPDate,
+        _ ticks: UInt64
     ) -> [Action] {
         let status = response.status.code
-        if Redirect.isOne(status) { return redirect(response, request) }
+        if Redirect.isOne(status) { return redirect(response, request, ticks) }
         switch status {
-        case 304: return notModified(response, request, requestedAt, now)
+        case 304: return notModified(response, request, requestedAt, now, ticks)
         case 200, 203:
             guard bytes <= use.storedBodyBytes else {
                 return fail(
@@ -404,7 +463,11 @@ package struct TileFill: Sendable {
         }
     }
 
-    private mutating func redirect(_ response: HTTPResponse, _ request: HTTPRequest) -> [Action] {
+    /// The host has answered, and only another request would bring the tile, which nobody waits for.
+    private mutating func stop() -> [Action] { [judge(.answered, isSettled: false)] + end(.cancelled) }
+
+    private mutating func redirect(_ response: HTTPResponse, _ request: HTTPRequest, _ ticks: UInt64) -> [Action] {
+        guard !isAlone else { return stop() }
         guard redirects < Redirect.most else {
             return fail(.unusable(.redirect, "redirected more than \(Redirect.most) times", host: host))
         }
@@ -412,7 +475,7 @@ package struct TileFill: Sendable {
         switch Redirect.next(response, to: request, harmless: harmless) {
         case .refuse(let why): return fail(.unusable(.redirect, "sent \(why)", host: host))
         case .follow(let next):
-            guard next.originName != origin else { return send(next) }
+            guard next.originName != origin else { return send(next, ticks) }
             // Another host has limits, terms and failures of its own.
             let judged = judge(.answered, isSettled: false)
             return [judged] + leaveHost() + approach(next)
@@ -420,7 +483,7 @@ package struct TileFill: Sendable {
     }
 
     private mutating func notModified(
-        _ response: HTTPResponse, _ request: HTTPRequest, _ requestedAt: HTTPDate, _ now: HTTPDate
+        _ response: HTTPResponse, _ request: HTTPRequest, _ requestedAt: HTTPDate, _ now: HTTPDate, _ ticks: UInt64
     ) -> [Action] {
         guard let stored, request.headerFields.isConditional else {
             return fail(.unusable(.notModified, "answered 304 to a request without conditions", host: host))
@@ -428,10 +491,11 @@ package struct TileFill: Sendable {
         let known = storedResponse(of: stored)
         guard case .confirmed = NotModifiedOutcome(response.headerFields, asked: [known.validators], now: now) else {
             // About something else than what is stored: only the whole tile helps.
+            guard !isAlone else { return stop() }
             var plain = request
             plain.headerFields[.ifNoneMatch] = nil
             plain.headerFields[.ifModifiedSince] = nil
-            return send(plain)
+            return send(plain, ticks)
         }
         let record = use.refreshed(known, by: response, to: request, requestedAt: requestedAt, receivedAt: now).record
         state = .updating(record)
@@ -474,11 +538,12 @@ package struct TileFill: Sendable {
     /// A host has failed: the next one is asked, if there is one that stands for it.
     private mutating func failAtHost(_ failure: Failure) -> [Action] {
         guard let mirror else { return fail(failure) }
-        var actions: [Action] = []
         let setback = failure.setback
-        if setback.blame != .unasked { actions = [.noteHost(mirror, failed: true, pause: setback.retryAfter)] }
+        let actions = setback.blame == .unasked ? leaveHostProbe() : [judgeHost(mirror, .failed(setback))]
         let isAnswered = if case .status = best { true } else { false }
         if case .noAnswer = failure, isAnswered || best != nil && failure.isOutOfTime {} else { best = failure }
+        // Those that are not asked are not blamed either.
+        if isAlone, asked < hosts.count { return actions + end(.cancelled) }
         guard asked < hosts.count, !failure.isOutOfTime else {
             let last = best ?? failure
             guard case .status(_, _, .some) = last, hosts.count > 1 else { return actions + fail(last) }
@@ -503,7 +568,7 @@ package struct TileFill: Sendable {
         if case .waiting = failure, let last { return end(.failed(last)) }
         last = failure
         // A stale tile now is better than a fresh one in a while.
-        guard failure.mayPass, !hasStored else { return end(.failed(failure)) }
+        guard failure.mayPass, !hasStored, !isAlone else { return end(.failed(failure)) }
         state = .retrying(failure)
         return leaveHost() + [.askQuestion]
     }

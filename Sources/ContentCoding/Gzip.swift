@@ -28,6 +28,69 @@ package enum Gzip {
     /// The first bytes of the content, sound or not what follows; `nil` if none can be had.
     package static func start(of data: Data, count: Int) -> Data? { inflated(data, most: count, partly: true) }
 
+    /// What looking through gzip to its end has shown.
+    package struct Content: Sendable {
+        /// How it ends.
+        package enum End: Hashable, Sendable {
+            /// With the checksum and the length of what is in it, and nothing behind.
+            case whole
+            /// Before its end, or it is damaged, or something follows that is no gzip.
+            case broken
+            /// It holds more than was looked through.
+            case tooLong
+        }
+
+        /// The first bytes of what is in it.
+        package var start = Data()
+        /// How it ends.
+        package var end = End.broken
+    }
+
+    /// Decompresses all of it and keeps the first bytes.
+    ///
+    /// - Parameter limit: So much of the content is looked through at most.
+    package static func look(through data: Data, keeping count: Int, limit: Int) -> Content {
+        var content = Content()
+        guard let size = uInt(exactly: data.count) else { return content }
+        let stream = UnsafeMutablePointer<z_stream>.allocate(capacity: 1)
+        stream.initialize(to: z_stream())
+        defer { stream.deallocate() }
+        guard inflateInit2_(stream, 15 + 16, ZLIB_VERSION, Int32(MemoryLayout<z_stream>.size)) == Z_OK else {
+            return content
+        }
+        defer { inflateEnd(stream) }
+        let room = UnsafeMutableRawBufferPointer.allocate(byteCount: 64 << 10, alignment: 16)
+        defer { room.deallocate() }
+        var produced = 0
+        data.withUnsafeBytes { input in
+            stream.pointee.next_in = UnsafeMutablePointer(mutating: input.bindMemory(to: UInt8.self).baseAddress)
+            stream.pointee.avail_in = size
+            while true {
+                stream.pointee.next_out = room.bindMemory(to: UInt8.self).baseAddress
+                stream.pointee.avail_out = uInt(clamping: room.count)
+                let status = inflate(stream, Z_NO_FLUSH)
+                let piece = UnsafeRawBufferPointer(rebasing: room[..<(room.count - Int(stream.pointee.avail_out))])
+                content.start.append(contentsOf: piece.prefix(count - content.start.count))
+                produced += piece.count
+                if produced > limit {
+                    content.end = .tooLong
+                    return
+                }
+                if status == Z_STREAM_END {
+                    if stream.pointee.avail_in == 0 {
+                        content.end = .whole
+                        return
+                    }
+                    // Several members in a row are one content (RFC 1952 §2.2).
+                    if inflateReset(stream) == Z_OK { continue }
+                }
+                // Where nothing is left to be read, the next call makes no progress, and says so.
+                guard status == Z_OK else { return }
+            }
+        }
+        return content
+    }
+
     /// Compresses, always to the same bytes: no time and no name are written.
     package static func encode(_ data: Data, level: Int32 = 6) throws -> Data {
         // On the heap: zlib's state points back to the stream, which therefore must not move.

@@ -67,6 +67,7 @@ struct RequestParser {
         if requestLine == nil { requestLine = try scanner.line(bytes) }
         guard let line = requestLine else {
             if bytes.count > limits.targetBytes + 64 { throw Violation(414, "the target is too long") }
+            if bytes.count > limits.headBytes { throw Violation(431, "the head is too large") }
             return nil
         }
         guard line.end - line.start <= limits.targetBytes + 64 else { throw Violation(414, "the target is too long") }

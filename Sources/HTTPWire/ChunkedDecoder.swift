@@ -56,6 +56,8 @@ package struct ChunkedDecoder {
                     if input.readableBytes > trailerLimit { throw Violation(431, "trailers too large") }
                     return .needsMore
                 }
+                // Those that came in one piece are complete before anybody has counted them.
+                guard trailers.next <= trailerLimit else { throw Violation(431, "trailers too large") }
                 state = .done
                 guard let bytes = input.readSlice(length: trailers.next), !trailers.spans.isEmpty else {
                     return .end(nil)

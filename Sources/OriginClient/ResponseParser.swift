@@ -101,6 +101,8 @@ struct ResponseParser {
             if input.readableBytes > limits.headBytes { throw Violation(431, "the head is too large") }
             return .needsMore
         }
+        // A head that came in one piece is complete before anybody has counted it.
+        guard scanner.next <= limits.headBytes else { throw Violation(431, "the head is too large") }
         guard let bytes = input.readSlice(length: scanner.next) else { return .needsMore }
         let raw = HeadFields(bytes: bytes, spans: scanner.spans, present: scanner.present)
         scanner = FieldScanner(strict: false, fieldLimit: limits.fieldCount)

@@ -39,6 +39,9 @@ package final class UpstreamCall {
         requestIsComplete = request.body == .none
     }
 
+    /// Whether a byte of the response has come, and the call is not over.
+    package var isAnswering: Bool { connection?.isAnswering ?? false }
+
     private func tellWaiting() {
         let waits = waitsForUpload || waitsForReader
         guard waits != waitsForClient else { return }

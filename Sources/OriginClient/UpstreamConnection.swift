@@ -257,6 +257,9 @@ final class UpstreamConnection: ChannelDuplexHandler {
         closeNow()
     }
 
+    /// Whether a byte of the response to its call has come.
+    var isAnswering: Bool { call != nil && (parser?.hasBegun ?? false) }
+
     private var wantsInput: Bool { call.map { !$0.isPaused } ?? true }
 
     // MARK: Channel events

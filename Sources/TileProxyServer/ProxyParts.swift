@@ -1,3 +1,4 @@
+import CacheEngine
 import HTTPListener
 import Logging
 import NIOConcurrencyHelpers
@@ -15,6 +16,8 @@ final class Parts: Sendable {
     let generic: GenericCache
     let statistics: Statistics
     let log: AccessLog?
+    /// The threads of all routes.
+    let worker: StoreWorker
     private let tls: OriginTLS
     private let transport: OriginTransport
     private let group: MultiThreadedEventLoopGroup
@@ -36,9 +39,10 @@ final class Parts: Sendable {
             group: group, connectionsPerHost: configuration.limits.requestsPerHost, tls: tls)
         // Counted on the loops that there are: making others takes descriptors, which may have run out.
         let failures = RepeatedFailures(logger) { pause, body in _ = group.next().scheduleTask(in: pause, body) }
+        worker = StoreWorker(store: store)
         tiles = TileService(
             table, store: store, origins: transport, statistics: statistics, configuration: configuration,
-            logger: logger, failures: failures)
+            worker: worker, logger: logger, failures: failures)
         admin = AdminService(
             tiles: tiles, figures: CacheFigures(store: store), statistics: statistics, configuration: configuration)
         var settings = GenericSettings()
@@ -49,7 +53,8 @@ final class Parts: Sendable {
         settings.publicURL = { tiles.table.publicURL }
         settings.onNotStored = { statistics.countNotStored() }
         do {
-            generic = try GenericCache(routes: configuration.routes, store: store, settings: settings)
+            generic = try GenericCache(
+                routes: configuration.routes, store: store, settings: settings, worker: worker)
             try prepare(table)
         } catch {
             throw ProxyService.Failure(status: 74, message: "TLS cannot be set up: \(error)")
@@ -117,14 +122,40 @@ final class Parts: Sendable {
 
     /// Waits for what is under way, and closes everything, the store at last.
     ///
-    /// Blocks at its end.
+    /// A disk that hangs is not waited for: after ``ProxyConfiguration/Limits/shutdown`` what it has not taken is given up,
+    /// and the store is left open. A cache is whole however the process ends.
     func shutdown() async throws {
-        try await generic.shutdown()
-        await admin.figures.shutdown()
-        let closed: Result<Void, any Error>
-        do { closed = .success(try await tiles.shutdown()) } catch { closed = .failure(error) }
+        let patience = configuration.limits.shutdown
+        try await generic.quiesce()
+        tiles.giveUpFills()
+        let end = ContinuousClock.now + patience
+        let unfinished = await worker.shutdown(within: patience)
         await transport.shutdown()
-        try closed.get()
+        guard unfinished == StoreWorker.Unfinished() else {
+            logger.error(
+                "the disk does not answer: what it has not taken is given up",
+                metadata: [
+                    "puts": "\(unfinished.writes)", "reads": "\(unfinished.others)",
+                    "seconds": "\(patience.components.seconds)",
+                ])
+            return
+        }
+        // Counting and closing look at the disk as well.
+        await admin.figures.shutdown(within: max(.zero, end - .now))
+        let closing = BlockingPool(threads: 1)
+        let closed = Locked(Result<Void, any Error>.success(()))
+        let cache = tiles.cache
+        closing.submit {
+            let result = Result { () throws in try cache.close() }
+            closed.withLock { $0 = result }
+        }
+        guard await closing.finish(within: max(.seconds(1), end - .now)) == 0 else {
+            logger.error(
+                "the disk does not answer: the cache is left as it is, without the latest uses",
+                metadata: ["seconds": "\(patience.components.seconds)"])
+            return
+        }
+        try closed.withLock { $0 }.get()
     }
 }
 
@@ -161,7 +192,7 @@ final class Reloader: Sendable {
         do throws(ConfigError) {
             try parts.log?.reopen()
             let new = try read()
-            let table = try SourceTable(new)
+            let table = try SourceTable(new, after: parts.tiles.table)
             let old = current.withLock { $0 }
             for key in new.needingRestart(from: old) {
                 logger.warning("a change needs a new start", metadata: ["key": "\(key)"])

@@ -75,7 +75,7 @@ package struct ProxyService: Sendable {
         await untilAskedToStop { reloader.reload() }
         logger.notice("stopping")
         parts.admin.isStopping()
-        try await running.shutdown()
+        try await running.shutdown(grace: TimeAmount(configuration.limits.shutdown))
         do { try await parts.shutdown() } catch let error as StoreError {
             throw Failure(status: 74, message: error.message)
         }

@@ -165,6 +165,30 @@ extension TileStore {
         return try remove(selection, includingPinned: includingPinned)
     }
 
+    /// Removes an entry if it is still in the state that the decision was made on, and no region pins it.
+    ///
+    /// - Returns: `false` if another one is there by now, none, or one that is pinned.
+    package func remove(_ key: TileKey, from version: EntryVersion) throws -> Bool {
+        try catchUpForChange()
+        var selection = EntrySelection()
+        selection.keys = [key]
+        var isRemoved = false
+        try change(selection) { chunk, matcher, ledger in
+            let (keys, blobs) = tables.read { t, _ in
+                let same = chunk.filter { packed in
+                    t.find(packed).map { EntryVersion(t.entry($0, key: key)) == version } ?? false
+                }
+                return t.removable(same, matcher, includingPinned: false)
+            }
+            guard !keys.isEmpty else { return }
+            var lines = LineBuffer()
+            lines.gone(keys)
+            try appendRemoval(lines, blobs, ledger)
+            isRemoved = true
+        }
+        return isRemoved
+    }
+
     /// Removes entries; blobs that nothing refers to any more go with them.
     ///
     /// In many short holds of the lock; an entry that does not match any more when its turn comes, stays.

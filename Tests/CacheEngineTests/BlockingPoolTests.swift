@@ -63,6 +63,25 @@ struct BlockingPoolTests {
         await BlockingPool(threads: 1).finish()
     }
 
+    /// A disk that hangs must not keep a process from ending.
+    @Test func finishingWaitsNoLongerThanItMayAndSaysWhatIsLeft() async {
+        let pool = BlockingPool(threads: 2)
+        let gate = Monitor(false)
+        let begun = Locked(0)
+        for _ in 0..<5 {
+            pool.submit {
+                begun.withLock { $0 += 1 }
+                _ = gate.wait { $0 ? true : nil }
+            }
+        }
+        while begun.withLock({ $0 }) < 2 { await Task.yield() }
+        #expect(await pool.finish(within: .milliseconds(20)) == 5)
+        gate.withLock { $0 = true }
+        gate.wakeAll()
+        #expect(await pool.finish(within: .seconds(3600)) == 0)
+        #expect(begun.withLock { $0 } == 5)
+    }
+
     /// A closure holds a tile's bytes: done with, it must not be kept until the queue is empty for once.
     @Test func whatIsDoneIsLetGoWhileTheQueueIsNeverEmpty() {
         final class Load: Sendable {}

@@ -19,8 +19,11 @@ extension TileFill.Action {
         case .askLeave(let host): "leave of \(host)?"
         case .abandonProbe(let host, _): "abandon probe of \(host)"
         case .orderHosts(let own): "order hosts after \(own.name)"
-        case .noteHost(let host, let failed, let pause):
-            host.name + (failed ? " rests" : " is well") + (pause.map { " \($0.components.seconds) s" } ?? "")
+        case .judgeHost(let host, .answered, let probe): host.name + " is well" + (probe == nil ? "" : " again")
+        case .judgeHost(let host, .failed(let setback), let probe):
+            host.name + (setback.blame == .unheard ? " is unheard" : " rests")
+                + (setback.retryAfter.map { " \($0.components.seconds) s" } ?? "") + (probe == nil ? "" : " again")
+        case .abandonHostProbe(let host, _): "abandon probe of \(host.name)"
         case .countFailover: "next"
         case .askRest(let hosts): "rest of \(hosts.count)?"
         case .send(let request, let first, let share): Self.words(request, first, share)
@@ -143,7 +146,7 @@ struct TileFillTests {
     ]
     /// What happens before the request is sent to the first of them, and to a next one.
     private let sentToFirst: [Event] = [
-        .begin(looksAgain: false), .question(nil, attempts: 1), .prepared(request), .hosts(hosts),
+        .begin(looksAgain: false), .question(nil, attempts: 1), .prepared(request), .hosts(hosts, probe: nil),
         .terms(isAllowed: true), .origin(nil), .slot, .leave(.ask),
     ]
     private let sentToNext: [Event] = [.terms(isAllowed: true), .slot]
@@ -348,6 +351,82 @@ struct TileFillTests {
         #expect(run(Array(sent.dropLast(3)) + [.cancelled]).last == "end: cancelled")
     }
 
+    // MARK: Nobody waits
+
+    /// Clients that leave a page of tiles must not have them fetched again for the next one.
+    @Test func whatIsOnItsWayIsStoredThoughNobodyWaits() {
+        let alone = sent + [.deserted(mayGoOn: true, isHeard: false)]
+        #expect(
+            run(alone + [answer(200), .checked(objection: nil), .stored]).suffix(4)
+                == ["", "check", "store", "a is there, tile too, give slot, end: tile kept"])
+        #expect(run(sent + [.deserted(mayGoOn: false, isHeard: true)]).last == "give slot, end: cancelled")
+        // What has arrived is stored in any case.
+        #expect(
+            run(sent + [answer(200), .deserted(mayGoOn: false, isHeard: true), .checked(objection: nil), .stored]).last
+                == "a is there, tile too, give slot, end: tile kept")
+        // What has not been asked for is not.
+        for count in 1..<sent.count {
+            let end = run(Array(sent.prefix(count)) + [.deserted(mayGoOn: true, isHeard: false)]).last
+            #expect(end?.hasSuffix("end: cancelled") == true, "\(count): \(end ?? "")")
+        }
+    }
+
+    @Test func noRequestIsSentForNobody() {
+        let alone: [Event] = sent + [.deserted(mayGoOn: true, isHeard: false)]
+        for place in ["/3", "https://b/2"] {
+            #expect(
+                run(alone + [answer(302, [.location: place])]).last == "a is there, give slot, end: cancelled")
+        }
+        #expect(run(alone + [answer(502)]).last == "a failed: error, give slot, end: status 502")
+        let stored = Self.fill(stored: "\"1\"")
+        #expect(
+            run(stored, alone + [answer(304, [.eTag: "\"2\""])]).last == "a is there, give slot, end: cancelled")
+        let none = Event.noAnswer(TileFill.NoAnswer(OriginSetback(.silent, .unreachable), mayPass: true))
+        #expect(
+            run(Self.mirrored, sentToFirst + [.deserted(mayGoOn: true, isHeard: false), none]).last
+                == "a rests, give slot, end: cancelled", "the others are not asked, and not blamed")
+        // Somebody has come who waits for it.
+        #expect(run(alone + [.wanted, answer(302, [.location: "/3"])]).last == "send /3")
+    }
+
+    /// Else a host that hangs would be asked first for ever, as long as no client waits for its time-out.
+    @Test func aHostThatHasNotSentAByteInASecondIsSilent() {
+        func left(_ fill: TileFill, _ events: [Event], after ticks: UInt64, isHeard: Bool) -> String? {
+            var fill = fill
+            for event in events { _ = fill.on(event, at: Self.now, ticks: 5) }
+            return fill.on(.deserted(mayGoOn: false, isHeard: isHeard), at: Self.now, ticks: 5 + ticks).map(\.word)
+                .joined(separator: ", ")
+        }
+        let plain = Self.fill()
+        #expect(
+            left(plain, sent, after: TileFill.silence, isHeard: false) == "a failed: unheard, give slot, end: cancelled"
+        )
+        #expect(left(plain, sent, after: TileFill.silence - 1, isHeard: false) == "give slot, end: cancelled")
+        #expect(left(plain, sent, after: TileFill.silence, isHeard: true) == "give slot, end: cancelled")
+        #expect(
+            left(Self.mirrored, sentToFirst, after: TileFill.silence, isHeard: false)
+                == "a is unheard, give slot, end: cancelled")
+        let alone: [Event] = [.deserted(mayGoOn: true, isHeard: false)]
+        #expect(run(sent + alone + [.overdue(isHeard: false)]).last == "a failed: silent, give slot, end: cancelled")
+        #expect(run(sent + alone + [.overdue(isHeard: true)]).last == "give slot, end: cancelled")
+        #expect(
+            run(Self.mirrored, sentToFirst + alone + [.overdue(isHeard: false)]).last
+                == "a rests, give slot, end: cancelled")
+        #expect(run(sent + [.overdue(isHeard: false)]).last == "", "nobody has left")
+    }
+
+    @Test func whatComesOfTryingAHostIsTold() {
+        var tried = sentToFirst
+        tried[3] = .hosts(Self.hosts, probe: 8)
+        #expect(run(Self.mirrored, tried + [answer(200)]).last == "a is well again, check")
+        #expect(run(Self.mirrored, tried + [answer(503)]).last?.hasPrefix("a rests again, ") == true)
+        #expect(run(Self.mirrored, tried + [.cancelled]).last == "abandon probe of a, give slot, end: cancelled")
+        let full = Event.noAnswer(TileFill.NoAnswer(OriginSetback(.unasked, .unreachable), mayPass: true))
+        #expect(run(Self.mirrored, tried + [full]).last == "abandon probe of a, give slot, next, terms of b:81?")
+        let wait = OriginHealth.Wait(until: 9, failure: .unreachable)
+        #expect(run(Self.mirrored, tried.prefix(5) + [.origin(wait)]).last == "abandon probe of a, end: waiting")
+    }
+
     // MARK: Any order
 
     /// An event that may follow an action, by chance.
@@ -360,7 +439,9 @@ struct TileFillTests {
         case .checkTerms: return .terms(isAllowed: !random.oneIn(10))
         case .askOrigin: return .origin(random.oneIn(10) ? wait : nil)
         case .takeSlot: return random.oneIn(10) ? .noSlot : .slot
-        case .orderHosts: return .hosts(Array(hosts.prefix(random.below(4))))
+        case .orderHosts:
+            return .hosts(
+                Array(hosts.prefix(random.below(4))), probe: random.oneIn(3) ? 8 : nil)
         case .askRest: return .rest(.seconds(random.below(3)))
         case .askLeave:
             return .leave(random.pick([.ask, .ask, .probe(7), .wait(.unreachable, until: 5)]))
@@ -381,7 +462,9 @@ struct TileFillTests {
         case .check: return .checked(objection: random.oneIn(4) ? "a page" : nil)
         case .store, .update, .drop: return .stored
         case .pause: return .paused
-        case .giveSlot, .abandonProbe, .reportClock, .forgetHeld, .judge, .noteHost, .countFailover, .end: return nil
+        case .giveSlot, .abandonProbe, .reportClock, .forgetHeld, .judge, .judgeHost, .abandonHostProbe, .countFailover,
+            .end:
+            return nil
         }
     }
 
@@ -394,21 +477,49 @@ struct TileFillTests {
             group: isMirrored ? "group" : nil)
         var event: Event? = .begin(looksAgain: random.oneIn(2))
         var (slots, probes, sends, unjudged, ends, checked) = (0, 0, 0, 0, 0, false)
+        var (hostProbes, isAlone, ticks) = (0, false, UInt64(0))
         for _ in 0..<1000 {
             guard var next = event else { break }
+            ticks += UInt64(random.below(3)) * 500_000_000
+            // What is told besides comes before the answer that is waited for, which may find it over.
+            if random.oneIn(12) {
+                let isOut = fill.isOut
+                let besides = random.pick([
+                    Event.deserted(mayGoOn: isOut && random.oneIn(2), isHeard: random.oneIn(2)), .wanted,
+                    .overdue(isHeard: random.oneIn(2)),
+                ])
+                if case .deserted = besides { isAlone = true }
+                if case .wanted = besides { isAlone = false }
+                for action in fill.on(besides, at: now, ticks: ticks) {
+                    switch action {
+                    case .giveSlot: slots -= 1
+                    case .abandonProbe: probes -= 1
+                    case .abandonHostProbe: hostProbes -= 1
+                    case .judge: (unjudged, probes) = (0, 0)
+                    case .judgeHost(_, _, let probe): if probe != nil { hostProbes -= 1 }
+                    case .end: ends += 1
+                    default: return "something is begun for nobody"
+                    }
+                }
+                if fill.isOver { break }
+            }
             if random.oneIn(40) { next = .cancelled }
             if case .leave(.probe) = next { probes += 1 }
+            if case .hosts(let hosts, .some) = next, !hosts.isEmpty { hostProbes += 1 }
             if case .checked(nil) = next { checked = true }
             if case .slot = next { slots += 1 }
             event = nil
-            for action in fill.on(next, at: now, ticks: 0) {
+            for action in fill.on(next, at: now, ticks: ticks) {
                 if event != nil { return "an action after one that has an answer" }
                 if ends > 0 { return "an action after the end" }
                 switch action {
                 case .takeSlot: if slots > 0 { return "two slots" }
                 case .giveSlot: slots -= 1
                 case .abandonProbe: probes -= 1
+                case .abandonHostProbe: hostProbes -= 1
+                case .judgeHost(_, _, let probe): if probe != nil { hostProbes -= 1 }
                 case .send:
+                    if isAlone { return "a request for nobody" }
                     sends += 1
                     unjudged = 1
                     checked = false
@@ -428,6 +539,7 @@ struct TileFillTests {
         if ends != 1 || !fill.isOver { return "it ended \(ends) times" }
         if slots != 0 { return "\(slots) slots are left" }
         if probes != 0 { return "a probe is left" }
+        if hostProbes != 0 { return "a probe of a host is left" }
         // Three attempts, of each one request, its redirects, and once more each without conditions; a mirror more.
         if sends > 3 * (2 * (Redirect.most + 1) + (isMirrored ? 4 : 0)) { return "\(sends) requests" }
         return nil

@@ -33,14 +33,15 @@ struct TileJobTests {
     @Test
     func aLargeTileIsReadFromItsFileOnceItIsStored() throws {
         let large = Data(repeating: 7, count: Candidate.wholeUpTo + 1)
-        let outcome = TileJob.put(large, metadata).perform(key, store, held)
+        let outcome = TileJob.put(.memory(large), metadata).perform(key, store, held)
         guard case .some(.file(let file)) = outcome.file?.body else {
             Issue.record("no file")
             return
         }
         #expect(file.size == large.count && outcome.failure == nil && held.count == 0)
         #expect(try StoredBody.file(file).data() == large)
-        let small = TileJob.put(Data(repeating: 7, count: Candidate.wholeUpTo), metadata).perform(key, store, held)
+        let small = TileJob.put(.memory(Data(repeating: 7, count: Candidate.wholeUpTo)), metadata).perform(
+            key, store, held)
         #expect(small.file == nil && small.failure == nil)
     }
 
@@ -59,11 +60,71 @@ struct TileJobTests {
     @Test
     func whatCannotBeStoredIsHeldAndLetGoOnceItIsStored() throws {
         files.fail(.init(at: 0, number: ENOSPC, scope: .space, persistent: true))
-        #expect(TileJob.put(Data("sea".utf8), metadata).perform(key, store, held).failure != nil)
+        #expect(TileJob.put(.memory(Data("sea".utf8)), metadata).perform(key, store, held).failure != nil)
         #expect(held.tile(key)?.data == Data("sea".utf8))
         files.fail(nil)
-        #expect(TileJob.put(Data("land".utf8), metadata).perform(key, store, held).failure == nil)
+        #expect(TileJob.put(.memory(Data("land".utf8)), metadata).perform(key, store, held).failure == nil)
         #expect(held.count == 0)
         #expect(try store.read(key)?.data == Data("land".utf8))
+    }
+
+    private func stored(_ text: String) throws -> Candidate {
+        let outcome = TileJob.put(.memory(Data(text.utf8)), metadata).perform(key, store, held)
+        #expect(outcome.failure == nil)
+        return Candidate(try #require(try store.read(key)))
+    }
+
+    private var notToBeKept: AnswerRecord {
+        CacheUse(tiles: .shared, absent: 3600, staleOnError: 0, storedBodyBytes: 1000, name: "test").record(
+            HTTPResponse(status: .ok, headerFields: [.cacheControl: "no-store"]),
+            to: HTTPRequest(method: .get, scheme: "https", authority: "a", path: "/"),
+            requestedAt: HTTPDate(seconds: clock.now.seconds), receivedAt: HTTPDate(seconds: clock.now.seconds))
+    }
+
+    /// A fill that was given up may be late with what it wanted removed.
+    @Test
+    func whatIsRemovedIsWhatWasAskedAboutAndNothingNewer() throws {
+        let old = try stored("sea")
+        clock.advance(seconds: 5)
+        _ = try stored("land")
+        for job in [TileJob.drop(old, isHeld: false), .update(old, notToBeKept, isHeld: false)] {
+            let outcome = job.perform(key, store, held)
+            #expect(!outcome.isGone && outcome.failure == nil && outcome.failedRemoval == nil)
+            #expect(try store.read(key)?.data == Data("land".utf8))
+        }
+        held.hold(Data("newest".utf8), key, metadata)
+        let now = Candidate(try #require(try store.read(key)))
+        #expect(TileJob.drop(now, isHeld: false).perform(key, store, held).isGone)
+        #expect(try store.entry(for: key) == nil)
+        #expect(held.tile(key)?.data == Data("newest".utf8), "it is newer")
+        // Of one that is only held, what is stored and older must not come back either.
+        _ = try stored("sea")
+        clock.advance(seconds: 5)
+        held.hold(Data("held".utf8), key, metadata)
+        let only = Candidate(try #require(held.tile(key)))
+        #expect(TileJob.drop(only, isHeld: true).perform(key, store, held).isGone)
+        #expect(try store.entry(for: key) == nil)
+    }
+
+    /// "Could not be stored" sends an operator to look for a tile that is there.
+    @Test
+    func aRemovalThatFailsIsNotToldAsATileThatCouldNotBeStored() throws {
+        let there = try stored("sea")
+        files.fail(.init(at: 0, number: EIO, scope: .all, persistent: true))
+        for job in [TileJob.drop(there, isHeld: false), .update(there, notToBeKept, isHeld: false)] {
+            let outcome = job.perform(key, store, held)
+            #expect(outcome.failedRemoval != nil && outcome.failure == nil && !outcome.isGone)
+        }
+        files.fail(nil)
+        #expect(held.count == 0)
+    }
+
+    @Test
+    func aBodyThatWasHashedBeforeIsStoredUnderThatName() throws {
+        let body = HashedBody(Data(repeating: 9, count: 5000))
+        let outcome = TileJob.put(.hashed(body), metadata).perform(key, store, held)
+        #expect(outcome.blob == body.digest && outcome.failure == nil)
+        #expect(try store.read(key)?.data == body.data)
+        #expect(try store.verify().ok)
     }
 }

@@ -43,6 +43,19 @@ struct ChunkedDecoderTests {
         #expect(throws: Violation.self) { try chunked(text) }
     }
 
+    /// Trailers that came in a single piece were complete before their bytes were counted.
+    @Test(arguments: [1, 7, Int.max])
+    func trailersMayHaveAsManyBytesAsTheirLimitAndNoMore(piece: Int) throws {
+        for (bytes, isTaken) in [(199, true), (200, true), (201, false), (400, false)] {
+            let text = "0\r\nX: " + String(repeating: "a", count: bytes - 7) + "\r\n\r\n"
+            guard isTaken else {
+                #expect(throws: Violation.self, "\(bytes)") { try chunked(text, piece: piece) }
+                continue
+            }
+            #expect(try chunked(text, piece: piece)?.trailers?.count == 1, "\(bytes)")
+        }
+    }
+
     @Test
     func chunkLinesAndTrailersAreBounded() {
         #expect(throws: Violation.self) { try chunked("5;" + String(repeating: "a", count: 300)) }

@@ -134,6 +134,35 @@ struct RequestParserTests {
         #expect(status("GET / HTTP/1.1\r\nHost: a\r\nA:1\r\nB:1\r\nC:1\r\nD:1\r\n\r\n", limits: limits) == 431)
     }
 
+    /// What becomes of a head of so many bytes that comes in pieces of a size: 200, 0 if it is never complete, or the refusal.
+    private func status(ofHead bytes: Int, inTarget: Bool, piece: Int) -> Int {
+        var limits = ServerLimits()
+        limits.headBytes = 300
+        limits.targetBytes = 1000
+        let (start, end) =
+            inTarget ? ("GET /", " HTTP/1.1\r\nHost: a\r\n\r\n") : ("GET / HTTP/1.1\r\nHost: a\r\nX: ", "\r\n\r\n")
+        let text = start + String(repeating: "a", count: bytes - start.utf8.count - end.utf8.count) + end
+        var rest = Array(text.utf8)[...]
+        var parser = RequestParser(limits: limits)
+        var input = ByteBuffer()
+        while true {
+            do throws(Violation) {
+                if try parser.next(&input, isOurs: { _ in true }) != nil { return 200 }
+            } catch { return error.status }
+            guard !rest.isEmpty else { return 0 }
+            input.writeBytes(rest.prefix(piece))
+            rest = rest.dropFirst(piece)
+        }
+    }
+
+    @Test(arguments: [1, 7, Int.max])
+    func aHeadMayHaveAsManyBytesAsItsLimitAndNoMore(piece: Int) {
+        for (bytes, expected) in [(299, 200), (300, 200), (301, 431), (600, 431)] {
+            #expect(status(ofHead: bytes, inTarget: false, piece: piece) == expected, "\(bytes) in a field")
+            #expect(status(ofHead: bytes, inTarget: true, piece: piece) == expected, "\(bytes) in the target")
+        }
+    }
+
     @Test
     func aHeadIsReadAlikeHoweverItIsCut() throws {
         let text = Array(

@@ -70,6 +70,38 @@ struct ResponseParserTests {
         #expect(throws: Violation.self) { try response(text) }
     }
 
+    /// What becomes of a head of so many bytes that comes in pieces of a size: its status, or that of the violation.
+    private func status(ofHead bytes: Int, interim: Bool, piece: Int) -> Int {
+        var limits = UpstreamLimits()
+        limits.headBytes = 300
+        var parser = ResponseParser(limits: limits, isHead: false)
+        let start = interim ? "HTTP/1.1 103 x\r\nX: " : "HTTP/1.1 200 x\r\nContent-Length: 0\r\nX: "
+        let text = start + String(repeating: "a", count: bytes - start.utf8.count - 4) + "\r\n\r\n"
+        var rest = Array(text.utf8)[...]
+        var input = ByteBuffer()
+        while true {
+            do throws(Violation) {
+                switch try parser.next(&input) {
+                case .interim(let head), .head(let head, _): return head.status.code
+                case .bytes, .end: return 0
+                case .needsMore:
+                    guard !rest.isEmpty else { return 0 }
+                    input.writeBytes(rest.prefix(piece))
+                    rest = rest.dropFirst(piece)
+                }
+            } catch { return error.status }
+        }
+    }
+
+    /// One that came in a single piece was complete before its bytes were counted, however many they were.
+    @Test(arguments: [1, 7, Int.max])
+    func aHeadMayHaveAsManyBytesAsItsLimitAndNoMore(piece: Int) {
+        for (bytes, isTaken) in [(299, true), (300, true), (301, false), (600, false)] {
+            #expect(status(ofHead: bytes, interim: false, piece: piece) == (isTaken ? 200 : 431), "\(bytes)")
+            #expect(status(ofHead: bytes, interim: true, piece: piece) == (isTaken ? 103 : 431), "\(bytes)")
+        }
+    }
+
     @Test
     func noBytesCrashTheParser() {
         let pieces = [

@@ -1,4 +1,5 @@
 import CacheEngine
+import ContentCoding
 import HTTPCaching
 import HTTPTypes
 import TileStore
@@ -129,20 +130,17 @@ private struct FetchRun {
             return .leave(cache.health.leave(for: host))
         case .giveSlot, .abandonProbe: clear(action)
         // A source of the library has one host; mirrors are the proxy's.
-        case .orderHosts(let own): return .hosts([own])
-        case .noteHost, .countFailover: break
+        case .orderHosts(let own): return .hosts([own], probe: nil)
+        case .judgeHost, .abandonHostProbe, .countFailover: break
         case .askRest: return .rest(.zero)
         case .send(let request, let first, _): return try await send(request, isRedirected: first != nil)
         case .check(let head):
-            let objection = order.source.kind.objection(
-                to: answer.body, mediaType: head.headerFields[.contentType],
-                contentEncoding: head.headerFields[.contentEncoding])
-            return .checked(objection: objection)
+            return .checked(objection: try await objection(head.headerFields))
         case .reportClock(let host, let ahead):
             guard let report = cache.configuration.onEvent, cache.health.reportsClock(of: host) else { return nil }
             report(.dateInFuture(order.key, host: host, seconds: ahead))
         case .store(let record, let isAbsence):
-            try await carryOut(.put(isAbsence ? nil : answer.body, record.intent.metadata))
+            try await carryOut(.put(isAbsence ? .none : .memory(answer.body), record.intent.metadata))
             return .stored
         case .update(let record):
             guard let stored = order.stored else { return .stored }
@@ -150,7 +148,8 @@ private struct FetchRun {
             return .stored
         case .forgetHeld: cache.held.remove(order.key)
         case .drop:
-            try await carryOut(.drop)
+            guard let stored = order.stored else { return .stored }
+            try await carryOut(.drop(Candidate(stored), isHeld: order.isHeld))
             return .stored
         case .judge(let host, let judgement, let isSettled, let probe):
             let isOfTile = isSettled || judgement != .answered
@@ -249,6 +248,16 @@ private struct FetchRun {
         return .answer(answer.head, bytes: answer.body.count, requestedAt: requestedAt)
     }
 
+    /// What is wrong with the body; gzip, and what is large, is looked through on a thread that may take its time.
+    private func objection(_ fields: HTTPFields) async throws -> String? {
+        let (kind, body) = (order.source.kind, answer.body)
+        let (type, coding) = (fields[.contentType], fields[.contentEncoding])
+        guard Gzip.isMarked(body) || body.count > 1 << 20 else {
+            return kind.objection(to: body, mediaType: type, contentEncoding: coding)
+        }
+        return try await cache.pool.run { kind.objection(to: body, mediaType: type, contentEncoding: coding) }
+    }
+
     // MARK: The store
 
     private mutating func carryOut(_ job: TileJob) async throws {
@@ -257,6 +266,13 @@ private struct FetchRun {
         // Somebody stored another tile since: that one counts.
         found = outcome.current.map { CachedTile($0, origin: .revalidated) }
         if outcome.isGone { notStored = forbidsStoring(host) }
+        if let failure = outcome.failedRemoval {
+            notStored = forbidsStoring(host)
+            let words =
+                "\(key): \(host) forbids storing it, and what was stored before could not be removed: \(failure)"
+            cache.configuration.onEvent?(
+                .notStored(key, TileCacheError(.notStored, words, key: key, cause: failure)))
+        }
         guard let failure = outcome.failure else { return }
         notStored = failure
         cache.configuration.onEvent?(.notStored(key, failure))

@@ -13,7 +13,8 @@ public enum TileKind: Hashable, Sendable {
     ///
     /// Asked for without content coding; a body that begins like none of them, or breaks off, is refused.
     case image
-    /// Mapbox vector tiles, asked for with gzip; text, HTML, JSON and pictures are refused, within gzip too.
+    /// Mapbox vector tiles, asked for with gzip; text, HTML, JSON and pictures are refused, within gzip too, and so is gzip that
+    /// breaks off.
     case vector
     /// JSON, such as UTFGrid or GeoJSON tiles, asked for with gzip; HTML, XML, pictures and plain text are refused.
     case json
@@ -48,22 +49,31 @@ extension TileKind {
     ///
     /// Bytes decide, not the media type: servers label PNG as JPEG, and error pages as anything. A type that says HTML is
     /// believed, though, since nobody labels a tile so.
-    /// - Parameter isWhole: Whether to look into gzip, and whether a picture breaks off, too.
+    /// Gzip is decompressed to its end, so that no part of a tile is stored: that takes some time for a large one.
+    /// - Parameter isWhole: Whether to look into gzip, and whether it or a picture breaks off, too.
     package func objection(
         to body: Data, mediaType: String?, contentEncoding: String?, isWhole: Bool = true
     ) -> String? {
         if body.isEmpty { return "an empty body" }
-        let type = mediaType?.prefix { $0 != ";" }.lowercased().filter { $0 != " " } ?? ""
+        let type = mediaType.map(Self.withoutParameters) ?? ""
         if type == "text/html" || type == "application/xhtml+xml" { return "a page (\(type))" }
         let codings = contentEncoding == nil ? [] : ContentCodings.applied(contentEncoding)
         let signature = BodySignature(body)
         if signature == .gzip, self != .image || codings.contains(where: Self.gzipNames.contains) {
             // Whether named or not, and applied twice by some: what counts is what is inside.
             guard isWhole else { return nil }
-            guard var start = Gzip.start(of: body, count: Self.lookedAt) else { return "gzip that holds nothing" }
-            if Gzip.isMarked(start) { start = Gzip.start(of: start, count: Self.lookedAt) ?? start }
-            let inside = BodySignature(start)
-            if let objection = content(inside, start, type) { return objection + " in gzip" }
+            var gzip = Gzip.look(through: body, keeping: Self.lookedAt, limit: Self.largestContent)
+            if gzip.end == .whole, Gzip.isMarked(gzip.start), let once = Gzip.decode(body, limit: Self.largestContent) {
+                gzip = Gzip.look(through: once, keeping: Self.lookedAt, limit: Self.largestContent)
+            }
+            if gzip.start.isEmpty, gzip.end == .broken { return "gzip that holds nothing" }
+            let inside = BodySignature(gzip.start)
+            if let objection = content(inside, gzip.start, type) { return objection + " in gzip" }
+            switch gzip.end {
+            case .broken: return "gzip that breaks off or is damaged"
+            case .tooLong: return "gzip that expands to more than \(Self.largestContent >> 20) MiB"
+            case .whole: break
+            }
             // Hardly anybody compresses pictures, so that looking at the whole of one costs little.
             if inside.pictureType != nil, Self.isCutShort(body, inside) { return "a picture in gzip that breaks off" }
             return nil
@@ -76,6 +86,15 @@ extension TileKind {
         return isWhole && signature.isCutShort(body) ? "a picture that breaks off" : nil
     }
 
+    /// A media type in lower case, without parameters.
+    private static func withoutParameters(_ type: String) -> String {
+        // As nearly all are written.
+        if type.utf8.allSatisfy({ (33...126).contains($0) && $0 != UInt8(ascii: ";") && !(65...90).contains($0) }) {
+            return type
+        }
+        return type.prefix { $0 != ";" }.lowercased().filter { $0 != " " }
+    }
+
     /// Whether a compressed picture, or its gzip, ends too soon; also of one that nobody would decompress.
     private static func isCutShort(_ body: Data, _ signature: BodySignature) -> Bool {
         var plain = body
@@ -86,11 +105,13 @@ extension TileKind {
         return signature.isCutShort(plain)
     }
 
+    /// So much of a compressed body is looked through; no tile holds more.
+    private static let largestContent = 64 << 20
     /// No larger picture is a tile.
     private static let largestPicture = 16 << 20
 
     private static let gzipNames: Set<String> = ["gzip", "x-gzip"]
-    /// So much of a coded body is decoded to be looked at.
+    /// So much of what is in a compressed body tells what it is.
     private static let lookedAt = 4096
 
     /// Types of pictures that ``BodySignature`` knows: bytes that are labelled so and are none of them are no picture.

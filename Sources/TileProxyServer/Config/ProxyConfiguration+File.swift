@@ -121,9 +121,11 @@ extension ProxyConfiguration {
             case "idle": limits.idle = try value.boundedTime()
             case "requestHead": limits.requestHead = try value.boundedTime()
             case "requestsPerHost": limits.requestsPerHost = try value.integer(1...1024)
+            case "shutdown": limits.shutdown = try value.boundedTime()
             default:
                 try node.unknown(
-                    name, value, ["connections", "headBytes", "bodyBytes", "idle", "requestHead", "requestsPerHost"])
+                    name, value,
+                    ["connections", "headBytes", "bodyBytes", "idle", "requestHead", "requestsPerHost", "shutdown"])
             }
         }
     }

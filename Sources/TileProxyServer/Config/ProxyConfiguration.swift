@@ -32,6 +32,8 @@ package struct ProxyConfiguration: Hashable, Sendable {
         package var idle = Duration.seconds(75)
         package var requestHead = Duration.seconds(15)
         package var requestsPerHost = 16
+        /// How long requests may take to end when the proxy stops, and then what is being stored.
+        package var shutdown = Duration.seconds(30)
     }
 
     package var cache: String?

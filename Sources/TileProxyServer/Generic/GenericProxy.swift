@@ -7,7 +7,7 @@ package import Logging
 package import NIOCore
 import NIOPosix
 package import OriginClient
-package import TileStore
+import TileStore
 
 /// How the generic route caches.
 package struct GenericSettings: Sendable {
@@ -58,8 +58,6 @@ package final class GenericCache: Sendable {
     let store: TileStore
     let settings: GenericSettings
     let worker: StoreWorker
-    /// Write bodies that come in pieces: others, so that no look-up and no put waits behind them.
-    let stagingThreads = BlockingPool(threads: 2)
     /// What is the generic route's own in the engine.
     let use: CacheUse
     let flights = Fills()
@@ -73,15 +71,19 @@ package final class GenericCache: Sendable {
 
     /// Makes the cache of some routes over a store.
     ///
+    /// - Parameter worker: The threads of the proxy; `nil` for some of its own.
     /// - Throws: If the certificate authorities, which an `https` origin needs, cannot be read.
-    package init(routes: [ProxyRoute], store: TileStore, settings: GenericSettings = GenericSettings()) throws {
+    init(
+        routes: [ProxyRoute], store: TileStore, settings: GenericSettings = GenericSettings(),
+        worker: StoreWorker? = nil
+    ) throws {
         // The longest prefix wins.
         self.routes = routes.sorted { $0.prefix.utf8.count > $1.prefix.utf8.count }
         self.store = store
         self.settings = settings
         use = CacheUse(policy: settings.policy, storedBodyBytes: settings.storedBodyBytes, name: "tileproxy")
         failures = settings.failures ?? RepeatedFailures(settings.logger)
-        worker = StoreWorker(store: store)
+        self.worker = worker ?? StoreWorker(store: store)
         health = OriginHealth(ticks: settings.ticks, random: settings.random)
         budget = StagingBudget(limit: settings.stagingBytes)
         smallBudget = StagingBudget(limit: settings.smallBodyBytes)
@@ -101,11 +103,15 @@ package final class GenericCache: Sendable {
         }
     }
 
-    /// Waits until what is being fetched and stored is stored, then stops; the store itself is the caller's to close.
-    package func shutdown(grace: TimeAmount = .seconds(10)) async throws {
+    /// Waits until what is being fetched has been fetched.
+    func quiesce(grace: TimeAmount = .seconds(10)) async throws {
         let end = NIODeadline.now() + grace
         while underWay.withLock({ $0 }) > 0, .now() < end { try await Task.sleep(nanoseconds: 5_000_000) }
-        await stagingThreads.finish()
+    }
+
+    /// Waits until what is being fetched and stored is stored, then stops; the store itself is the caller's to close.
+    package func shutdown(grace: TimeAmount = .seconds(10)) async throws {
+        try await quiesce(grace: grace)
         await worker.shutdown()
     }
 }

@@ -73,7 +73,7 @@ final class IncomingBody: @unchecked Sendable {
         self.limit = limit
         self.loop = loop
         self.cache = cache
-        threads = cache.stagingThreads
+        threads = cache.worker.staging
     }
 
     deinit {

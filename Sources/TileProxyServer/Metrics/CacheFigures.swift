@@ -47,6 +47,6 @@ package final class CacheFigures: Sendable {
         }
     }
 
-    /// Ends the counting thread.
-    package func shutdown() async { await threads.finish() }
+    /// Ends the counting thread, or waits for it no longer than so.
+    package func shutdown(within limit: Duration? = nil) async { await threads.finish(within: limit) }
 }

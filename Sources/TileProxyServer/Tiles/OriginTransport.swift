@@ -16,14 +16,20 @@ import Foundation
 package protocol TileOrigins: Sendable {
     /// Sends a request; to be called on the loop.
     ///
-    /// - Parameters:
-    ///   - request: One that a redirect has led to (``TransportRequest/isRedirected``) goes to public addresses only.
-    ///   - finish: Called once, on the loop, with the whole answer, unless the request is cancelled before.
-    /// - Returns: What cancels it, on the loop.
+    /// - Parameter finish: Called once, on the loop, with the whole answer, unless the request is cancelled before.
+    /// - Returns: The request, while it is under way; `nil` if it could not be sent, which has been told by then.
     func send(
-        _ request: TransportRequest, on loop: any EventLoop,
+        _ request: TileQuestion, on loop: any EventLoop,
         _ finish: @escaping (Result<TransportResponse, TransportError>) -> Void
-    ) -> () -> Void
+    ) -> (any TileCall)?
+}
+
+/// A request for a tile that is under way; used on its loop alone.
+package protocol TileCall: AnyObject {
+    /// Whether a byte of an answer has come.
+    var hasBegun: Bool { get }
+    /// Gives it up; nothing is told.
+    func cancel()
 }
 
 /// Carries requests for tiles to their origins, over `http` and `https`, by connections of each event loop.
@@ -71,37 +77,39 @@ final class OriginTransport: TileOrigins {
     }
 
     func send(
-        _ request: TransportRequest, on loop: any EventLoop,
+        _ request: TileQuestion, on loop: any EventLoop,
         _ finish: @escaping (Result<TransportResponse, TransportError>) -> Void
-    ) -> () -> Void {
-        do throws(TransportError) {
-            let outgoing = try Outgoing(request)
-            guard let pools = loops[ObjectIdentifier(loop)] else {
-                throw TransportError(.connection, "\(outgoing.host): not asked from one of the proxy's event loops")
-            }
-            let exchange = OriginExchange(outgoing, finish)
-            exchange.start(pools.value, on: loop)
-            return { exchange.cancel() }
-        } catch {
-            finish(.failure(error))
-            return {}
+    ) -> (any TileCall)? {
+        guard let pools = loops[ObjectIdentifier(loop)] else {
+            finish(.failure(request.failure(.connection, "not asked from one of the proxy's event loops")))
+            return nil
         }
+        let exchange = OriginExchange(request, finish)
+        exchange.start(pools.value, on: loop)
+        return exchange.isOver ? nil : exchange
     }
 }
 
-/// A request as it goes out, after everything that cannot be sent was refused.
-private struct Outgoing: Sendable {
+/// A request for a tile as it goes out, after everything that cannot be sent was refused.
+package struct TileQuestion: Sendable {
     let request: UpstreamRequest
     let isSecure: Bool
     let authority: String
     /// As messages may show it.
     let host: String
+    /// Whether a redirect has led to this host; then it goes to public addresses only.
     let isRedirected: Bool
     let bodyLimit: Int
-    let timeout: TimeAmount
+    let timeout: Duration
 
-    init(_ request: TransportRequest) throws(TransportError) {
-        let head = request.head
+    /// - Parameters:
+    ///   - head: Method, scheme, authority, path and fields.
+    ///   - bodyLimit: How many bytes of body are read at most.
+    ///   - timeout: How long the whole exchange may take.
+    /// - Throws: What cannot be sent.
+    init(
+        _ head: HTTPRequest, bodyLimit: Int, timeout: Duration, isRedirected: Bool
+    ) throws(TransportError) {
         host = head.host
         func refuse(_ why: String) -> TransportError { TransportError(.unsupported, "\(head.host): not sent: \(why)") }
         switch head.scheme {
@@ -130,14 +138,14 @@ private struct Outgoing: Sendable {
             }
             fields = fields.filter { $0.name.canonicalName != "host" }
         }
-        self.request = UpstreamRequest(method: head.method.rawValue, target: target, fields: fields, host: host)
-        isRedirected = request.isRedirected
-        bodyLimit = max(0, request.bodyLimit)
-        timeout = TimeAmount(request.timeout)
+        request = UpstreamRequest(method: head.method.rawValue, target: target, fields: fields, host: host)
+        self.isRedirected = isRedirected
+        self.bodyLimit = max(0, bodyLimit)
+        self.timeout = timeout
     }
 
     /// - Parameter isUnasked: Whether nothing has been sent, so that the host is not to blame.
-    func failure(
+    fileprivate func failure(
         _ code: TransportError.Code, _ words: String, cause: UpstreamFailure? = nil, isUnasked: Bool = false
     ) -> TransportError {
         var error = TransportError(code, "\(host): \(words)", cause: cause)
@@ -149,15 +157,15 @@ private struct Outgoing: Sendable {
 /// One request and its answer, put together in memory.
 ///
 /// Belongs to its loop and is used on it alone.
-private final class OriginExchange: UpstreamReceiver {
-    private let outgoing: Outgoing
+private final class OriginExchange: UpstreamReceiver, TileCall {
+    private let outgoing: TileQuestion
     private var finish: ((Result<TransportResponse, TransportError>) -> Void)?
     private var call: UpstreamCall?
     private var timer: Scheduled<Void>?
     private var head: HTTPResponse?
     private var body = Data()
 
-    init(_ outgoing: Outgoing, _ finish: @escaping (Result<TransportResponse, TransportError>) -> Void) {
+    init(_ outgoing: TileQuestion, _ finish: @escaping (Result<TransportResponse, TransportError>) -> Void) {
         self.outgoing = outgoing
         self.finish = finish
     }
@@ -177,11 +185,16 @@ private final class OriginExchange: UpstreamReceiver {
         }
         // The timer is also what keeps this alive until it is over.
         let bound = NIOLoopBound(self, eventLoop: loop)
-        timer = loop.scheduleTask(in: outgoing.timeout) { bound.value.fail(.timeout, "no complete answer in time") }
+        timer = loop.scheduleTask(in: TimeAmount(outgoing.timeout)) {
+            bound.value.fail(.timeout, "no complete answer in time")
+        }
         call = pool.call(outgoing.request, receiver: self)
     }
 
-    /// Gives it up; nothing is told.
+    var isOver: Bool { finish == nil }
+
+    var hasBegun: Bool { head != nil || call?.isAnswering ?? false }
+
     func cancel() {
         finish = nil
         fail(.cancelled, "cancelled")

@@ -7,8 +7,12 @@ package import TileStore
 
 /// A source with everything that is decided once about it: what of it is served, and what its answers say.
 package final class ServedSource: Sendable {
-    /// As the operator described it, filled up with what an archive says of itself.
+    /// As the operator described it.
+    private let given: SourceConfiguration
+    /// The same, filled up with what an archive says of itself.
     package let configuration: SourceConfiguration
+    /// The number of its configuration: another one after each change, the same as long as there is none.
+    let generation: UInt64
     /// What more an archive says.
     let description: MapDescription
     /// The servers that it asks, mirrors included; none for files.
@@ -46,8 +50,10 @@ package final class ServedSource: Sendable {
     /// Prepares a source; opens its archive, if it is one.
     ///
     /// - Throws: ``ConfigError``.
-    init(_ given: SourceConfiguration, index: Int) throws(ConfigError) {
+    init(_ given: SourceConfiguration, index: Int, generation: UInt64 = 0) throws(ConfigError) {
+        self.given = given
         self.index = index
+        self.generation = generation
         func fail(_ message: String) -> ConfigError {
             ConfigError(place: "configuration", key: "sources.\(given.name)", message)
         }
@@ -74,7 +80,7 @@ package final class ServedSource: Sendable {
         self.tiles = tiles
         use = tiles.use(.shared, name: "tileproxy")
         mirrors = configuration.mirrors.compactMap { OriginHost($0) }
-        hostGroup = configuration.mirrors.isEmpty ? nil : "the hosts of \(configuration.name)"
+        hostGroup = configuration.mirrors.isEmpty ? nil : "the hosts of \(configuration.name) (\(generation))"
         usesScale = tiles.template.usesScale
         zooms = tiles.servedZooms
         nameBytes = Array(configuration.name.description.utf8)
@@ -95,6 +101,12 @@ package final class ServedSource: Sendable {
 
     /// Its name.
     package var name: SourceName { configuration.name }
+
+    /// Whether it is what the operator describes now.
+    fileprivate func isOf(_ given: SourceConfiguration) -> Bool { self.given == given }
+
+    /// What requests for one of its tiles share a fill by.
+    func flight(_ key: TileKey) -> TileFlight { TileFlight(key: key, generation: generation) }
 
     @inline(__always)
     func isNamed(_ bytes: UnsafeRawBufferPointer) -> Bool {
@@ -162,6 +174,8 @@ package struct SourceTable: Sendable {
     package let sources: [ServedSource]
     /// How clients reach this server, if the operator has said so.
     package let publicURL: String?
+    /// The number of the latest configuration of any source; none is used twice in a process.
+    private static let lastGeneration = Locked<UInt64>(0)
 
     /// All servers that they ask.
     var hosts: Set<Origin> { sources.reduce(into: []) { $0.formUnion($1.hosts) } }
@@ -172,11 +186,19 @@ package struct SourceTable: Sendable {
     /// Prepares all sources of a configuration.
     ///
     /// Opens archives, and so blocks.
+    /// - Parameter former: The table that it replaces: sources that have not changed keep their number.
     /// - Throws: ``ConfigError``.
-    package init(_ configuration: ProxyConfiguration) throws(ConfigError) {
+    package init(_ configuration: ProxyConfiguration, after former: SourceTable? = nil) throws(ConfigError) {
         var sources: [ServedSource] = []
         for (index, source) in configuration.sources.enumerated() {
-            sources.append(try ServedSource(source, index: index))
+            let known = former?.sources.first { $0.isOf(source) }?.generation
+            let generation =
+                known
+                ?? Self.lastGeneration.withLock { last in
+                    last += 1
+                    return last
+                }
+            sources.append(try ServedSource(source, index: index, generation: generation))
         }
         self.sources = sources
         publicURL = configuration.publicURL

@@ -1,4 +1,5 @@
 import CacheEngine
+import ContentCoding
 import HTTPCaching
 import HTTPListener
 import HTTPTypes
@@ -24,16 +25,20 @@ final class TileAsking: @unchecked Sendable {
     /// What is stored, if there is something.
     private let stored: Candidate?
     private let isHeld: Bool
-    private let ticket: Fills.Ticket
+    private let ticket: TileFlights.Ticket
     private let isRefresh: Bool
     private var fill: TileFill
     private var slot: OriginSlots.Slot?
     /// Where it stands in line for a slot.
     private var place: (origin: String, number: UInt64)?
-    /// Ends its wait for a slot.
-    private var patience: Task<Void, Never>?
-    /// Cancels the request that is out.
-    private var cancel: (() -> Void)?
+    /// The number of that wait among those that have a limit.
+    private var waitLimit: UInt64?
+    /// Where it has a slot, or waits for one.
+    private var slotHost = ""
+    /// The request that is out.
+    private var call: (any TileCall)?
+    /// The end of its time, while it goes on though nobody waits for it.
+    private var loneEnd: Scheduled<Void>?
     /// The name of the host that the source's template leads to.
     private var ownHost = ""
     /// Until when this attempt may take, over all hosts and redirects (ticks); set when the first request is sent.
@@ -46,6 +51,8 @@ final class TileAsking: @unchecked Sendable {
     private var isStored = true
     /// A large body, once it is stored.
     private var file: StoredBody?
+    /// The body with its digest, if it was hashed before it is stored.
+    private var hashed: HashedBody?
     /// The name of the body's bytes, if it is known by now.
     private var blob: BlobDigest?
     /// Why the last request had no answer.
@@ -59,7 +66,7 @@ final class TileAsking: @unchecked Sendable {
     ///   - isRefresh: Whether nobody waits for it.
     init(
         _ tiles: TileLoop, _ source: ServedSource, _ key: TileKey, _ stored: Candidate?, isHeld: Bool,
-        _ ticket: Fills.Ticket, isRefresh: Bool
+        _ ticket: TileFlights.Ticket, isRefresh: Bool
     ) {
         self.tiles = tiles
         self.source = source
@@ -79,11 +86,56 @@ final class TileAsking: @unchecked Sendable {
     /// Begins.
     func start() {
         // Whoever began the flight hears of it as its followers do; with the last of them it is given up.
-        let isWanted = service.flights.leaderLeft(ticket) { [loop = tiles.loop] in
-            loop.execute { self.take(.cancelled) }
-        }
+        let isWanted = service.flights.leaderLeft(ticket, deserted: onLoop { $0.wasDeserted() })
         take(isWanted ? .begin(looksAgain: !isRefresh) : .cancelled)
     }
+
+    private func onLoop(_ body: @escaping @Sendable (TileAsking) -> Void) -> @Sendable () -> Void {
+        { [loop = tiles.loop] in loop.execute { body(self) } }
+    }
+
+    // MARK: Nobody waits
+
+    /// The last of those who waited has left.
+    private func wasDeserted() {
+        // The proxy goes down: nothing more is to be stored.
+        guard !service.flights.isClosed else { return take(.cancelled) }
+        let isHeard = call?.hasBegun ?? false
+        take(.deserted(mayGoOn: fill.isOut && goOnAlone(), isHeard: isHeard))
+    }
+
+    /// Takes a place among those that go on though nobody waits for them.
+    private func goOnAlone() -> Bool {
+        guard loneEnd == nil, service.loneFills.take(slotHost) else { return false }
+        guard service.flights.goOn(ticket, closed: onLoop { $0.take(.cancelled) }) else {
+            service.loneFills.give(slotHost)
+            return false
+        }
+        loneEnd = tiles.loop.scheduleTask(in: service.lonePatience) { self.loneTimeIsOver() }
+        return true
+    }
+
+    private func loneTimeIsOver() {
+        guard loneEnd != nil, !isFollowedAgain() else { return }
+        take(.overdue(isHeard: call?.hasBegun ?? false))
+    }
+
+    /// Whether somebody has come who waits for it; then it no longer goes on alone.
+    private func isFollowedAgain() -> Bool {
+        guard service.flights.isFollowedAgain(ticket, deserted: onLoop({ $0.wasDeserted() })) else { return false }
+        endLoneTime()
+        take(.wanted)
+        return true
+    }
+
+    private func endLoneTime() {
+        guard let end = loneEnd else { return }
+        end.cancel()
+        loneEnd = nil
+        service.loneFills.give(slotHost)
+    }
+
+    // MARK: Events
 
     /// Hands an event to the fill, and does what it says.
     private func take(_ event: TileFill.Event) {
@@ -102,7 +154,7 @@ final class TileAsking: @unchecked Sendable {
         switch action {
         case .lookAgain: take(.looked(isEnough: hasLanded()))
         case .askQuestion:
-            let wait = service.health.wait(for: key.hashValue)
+            let wait = service.health.wait(for: ticket.key.hashValue)
             take(.question(wait, attempts: source.tiles.attempts))
         case .prepare:
             attemptEnds = nil
@@ -111,12 +163,14 @@ final class TileAsking: @unchecked Sendable {
             ownHost = OriginHost(request).name
             take(.prepared(request))
         case .orderHosts(let own):
-            take(.hosts(service.mirrors.order(own, source.mirrors, at: service.clock.ticks())))
-        case .noteHost(let host, let failed, let pause):
-            service.mirrors.note(host, failed: failed, pause: pause, at: service.clock.ticks())
+            let (hosts, probe) = service.health.order(of: [own] + source.mirrors.filter { $0 != own })
+            take(.hosts(hosts, probe: probe))
+        case .judgeHost(let host, let judgement, let probe):
+            service.health.judge(host, judgement, sentAt: sentAt, probe: probe)
+        case .abandonHostProbe(let host, let probe): service.health.abandoned(host, probe: probe)
         case .countFailover: service.statistics.upstream(source.name) { $0.failovers += 1 }
         case .askRest(let hosts):
-            take(.rest(service.mirrors.shortestRest(of: hosts, at: service.clock.ticks())))
+            take(.rest(service.health.rest(of: hosts)))
         // Terms are those of a download.
         case .checkTerms: take(.terms(isAllowed: true))
         case .askOrigin(let host): take(.origin(service.health.wait(forOrigin: host)))
@@ -129,15 +183,20 @@ final class TileAsking: @unchecked Sendable {
         case .reportClock(let host, let ahead):
             if service.health.reportsClock(of: host) { service.clockIsAhead(key, host, seconds: ahead) }
         case .store(let record, let isAbsence):
-            carryOut(.put(isAbsence ? nil : answer.body, record.intent.metadata))
+            guard mayStore() else { return take(.stored) }
+            let body: PutBody = isAbsence ? .none : hashed.map { .hashed($0) } ?? .memory(answer.body)
+            carryOut(.put(body, record.intent.metadata))
         case .update(let record):
-            guard let stored else { return take(.stored) }
+            guard let stored, mayStore() else { return take(.stored) }
             carryOut(.update(stored, record, isHeld: isHeld))
         case .forgetHeld: service.held.remove(key)
-        case .drop: carryOut(.drop)
+        case .drop:
+            guard let stored, mayStore() else { return take(.stored) }
+            carryOut(.drop(stored, isHeld: isHeld))
         case .judge(let host, let judgement, let isSettled, let probe):
             let isOfTile = isSettled || judgement != .answered
-            service.health.judge(host, isOfTile ? key.hashValue : nil, judgement, sentAt: sentAt, probe: probe)
+            let question = isOfTile ? ticket.key.hashValue : nil
+            service.health.judge(host, question, judgement, sentAt: sentAt, probe: probe)
         case .pause(let pause): wait(pause)
         case .end(let end): self.end(end)
         }
@@ -166,6 +225,7 @@ final class TileAsking: @unchecked Sendable {
 
     private func takeSlot(_ host: String) {
         let loop = tiles.loop
+        slotHost = host
         let entered = service.slots.enter(host, ticket.urgency) { slot in loop.execute { self.granted(slot) } }
         switch entered {
         case .slot(let slot):
@@ -173,19 +233,9 @@ final class TileAsking: @unchecked Sendable {
             take(.slot)
         case .waits(let number):
             place = (host, number)
-            boundWait()
-        }
-    }
-
-    /// Has it wait no longer than an answer may take, or than is left of this attempt: all those ahead may hang.
-    private func boundWait() {
-        let now = service.clock.ticks()
-        let end = attemptEnds ?? now &+ source.tiles.timeout.nanoseconds
-        let (clock, loop) = (service.clock, tiles.loop)
-        patience = Task {
-            // Cancelled when it has its slot.
-            do { try await clock.sleep(.nanoseconds(Int64(clamping: end > now ? end - now : 0))) } catch { return }
-            loop.execute { self.waitedInVain() }
+            // No longer than an answer may take, or than is left of this attempt: all those ahead may hang.
+            let end = attemptEnds ?? service.clock.ticks() &+ source.tiles.timeout.nanoseconds
+            waitLimit = tiles.waitLimits.add(until: end) { self.waitedInVain() }
         }
     }
 
@@ -197,9 +247,9 @@ final class TileAsking: @unchecked Sendable {
     }
 
     private func leaveLine() {
-        patience?.cancel()
-        patience = nil
         guard let place else { return }
+        if let waitLimit { tiles.waitLimits.remove(waitLimit) }
+        waitLimit = nil
         service.slots.giveUp(place.origin, place.number)
         _ = ticket.urgency.watch(nil)
         self.place = nil
@@ -231,18 +281,22 @@ final class TileAsking: @unchecked Sendable {
                 .noAnswer(TileFill.NoAnswer(OriginSetback(.unasked, .unreachable), mayPass: true, isTimeout: true)))
         }
         let timeout = Duration.nanoseconds(Int64(clamping: end - now)) / (share ?? 1)
-        var outgoing = TransportRequest(head: request, bodyLimit: source.tiles.bodyLimit, timeout: timeout)
-        // The source's own hosts may lie in a private network, on whatever port.
-        outgoing.isRedirected = first.map { !isOwn(OriginHost(request), $0) } ?? false
         sentAt = now
+        let outgoing: TileQuestion
+        do throws(TransportError) {
+            outgoing = try TileQuestion(
+                request, bodyLimit: source.tiles.bodyLimit, timeout: timeout,
+                // The source's own hosts may lie in a private network, on whatever port.
+                isRedirected: first.map { !isOwn(OriginHost(request), $0) } ?? false)
+        } catch { return received(.failure(error)) }
         // A request that is not sent at all is answered before `send` returns.
         var isOver = false
-        let cancel = service.origins.send(outgoing, on: tiles.loop) { result in
+        let call = service.origins.send(outgoing, on: tiles.loop) { result in
             isOver = true
-            self.cancel = nil
+            self.call = nil
             self.received(result)
         }
-        if !isOver { self.cancel = cancel }
+        if !isOver { self.call = call }
     }
 
     private func isOwn(_ host: OriginHost, _ first: String) -> Bool {
@@ -251,6 +305,7 @@ final class TileAsking: @unchecked Sendable {
     }
 
     private func received(_ result: Result<TransportResponse, TransportError>) {
+        if loneEnd != nil { _ = isFollowedAgain() }
         let took = service.clock.ticks() &- sentAt
         switch result {
         case .success(var response):
@@ -284,17 +339,18 @@ final class TileAsking: @unchecked Sendable {
         let objection: @Sendable () -> String? = {
             kind.objection(to: body, mediaType: type, contentEncoding: coding)
         }
-        guard body.count > Self.checkedAtOnce || coding != nil || kind == .vector else {
+        guard body.count > Self.checkedAtOnce || coding != nil || Gzip.isMarked(body) else {
             return take(.checked(objection: objection()))
         }
-        // Answers without a tag of the server's, and those to clients without gzip, need the body's name: made once for all.
-        service.worker.run(on: tiles.loop) { _ in
-            (objection(), body.withUnsafeBytes { BlobDigest(hashing: $0) })
-        } then: { result in
-            // It throws nothing.
-            let checked = try? result.get()
-            self.blob = checked?.1
-            self.take(.checked(objection: checked?.0))
+        // Answers without a tag of the server's, and those to clients without gzip, need the body's name: made once for all,
+        // and for the put.
+        service.worker.compute(on: tiles.loop) {
+            let why = objection()
+            return (why, why == nil ? HashedBody(body) : nil)
+        } then: { why, hashed in
+            self.hashed = hashed
+            self.blob = hashed?.digest
+            self.take(.checked(objection: why))
         }
     }
 
@@ -302,6 +358,12 @@ final class TileAsking: @unchecked Sendable {
     private static let checkedAtOnce = 64 << 10
 
     // MARK: The store
+
+    /// Whether the answer may be stored: not where the source has been configured anew since it was asked for.
+    private func mayStore() -> Bool {
+        isStored = tiles.isCurrent(source)
+        return isStored
+    }
 
     private func carryOut(_ job: TileJob) {
         let (key, held) = (key, service.held)
@@ -318,6 +380,10 @@ final class TileAsking: @unchecked Sendable {
         file = outcome.file?.body
         blob = outcome.blob ?? blob
         if outcome.isGone || outcome.isOlder { isStored = false }
+        if let failure = outcome.failedRemoval {
+            isStored = false
+            service.notRemoved(key, failure)
+        }
         if let failure = outcome.failure {
             isStored = false
             service.notStored(key, failure)
@@ -329,11 +395,12 @@ final class TileAsking: @unchecked Sendable {
 
     private func end(_ end: TileFill.End) {
         leaveLine()
-        if let cancel {
-            cancel()
+        if let call {
+            call.cancel()
             service.statistics.upstream(source.name) { $0.requests += 1 }
         }
-        cancel = nil
+        call = nil
+        endLoneTime()
         service.flights.land(ticket, news(of: end))
     }
 

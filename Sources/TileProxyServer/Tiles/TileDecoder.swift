@@ -1,6 +1,5 @@
 import CacheEngine
 import ContentCoding
-import NIOPosix
 import TileStore
 
 #if canImport(FoundationEssentials)
@@ -45,13 +44,16 @@ final class TileDecoder: Sendable {
     }
 
     private let limits: Limits
+    private let threads: BlockingPool
     private let state = Locked(State())
     private let memory: StagingBudget
     /// How many tiles were decoded; for tests.
     private let decodings = Locked(0)
 
-    init(_ limits: Limits = Limits()) {
+    /// - Parameter threads: Those that decode.
+    init(_ limits: Limits = Limits(), on threads: BlockingPool = BlockingPool(threads: 2)) {
         self.limits = limits
+        self.threads = threads
         memory = StagingBudget(limit: limits.bytes)
     }
 
@@ -95,7 +97,7 @@ final class TileDecoder: Sendable {
             return state.queue.removeFirst()
         }
         guard let next else { return }
-        NIOThreadPool.singleton.submit { _ in
+        threads.submit {
             let outcome = self.decodeNow(next.data)
             self.finish(next.digest, outcome)
         }

@@ -26,7 +26,7 @@ final class TileExchange: @unchecked Sendable {
     private var transaction: CacheTransaction
     private var finish: ((Outcome) -> Void)?
     /// Its place among those who wait for the tile.
-    private var seat: Fills.Seat?
+    private var seat: TileFlights.Seat?
     /// Whether what was found is not in the store.
     private var isHeld = false
     /// Whether what the fill brought is stored.
@@ -122,7 +122,7 @@ final class TileExchange: @unchecked Sendable {
 
     private func fetch(_ forwarding: Forwarding) {
         let (loop, flights) = (tiles.loop, tiles.service.flights)
-        let place = flights.follow(key, .visible, nil) { news in
+        let place = flights.follow(source.flight(key), .visible, nil) { news in
             if loop.inEventLoop { self.hear(news) } else { loop.execute { self.hear(news) } }
         }
         guard let place else {

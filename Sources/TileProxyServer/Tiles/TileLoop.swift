@@ -10,6 +10,8 @@ final class TileLoop {
     let service: TileService
     let loop: any EventLoop
     let time: LoopTime
+    /// The waits for slots of origins.
+    let waitLimits: WaitLimits
     private var table: SourceTable
     /// The fields of the requests to each source's server.
     private var fields: [HTTPFields] = []
@@ -18,6 +20,7 @@ final class TileLoop {
         self.service = service
         self.loop = loop
         self.time = time
+        waitLimits = WaitLimits(service.clock, loop: loop)
         table = service.table
         adopt(table)
     }
@@ -34,6 +37,11 @@ final class TileLoop {
         return source.tiles.request(
             for: tile,
             isCurrent ? fields[source.index] : source.tiles.requestFields(userAgent: service.userAgent))
+    }
+
+    /// Whether a source is still configured as it was when a tile of it was asked for.
+    func isCurrent(_ source: ServedSource) -> Bool {
+        table.sources.contains { $0.generation == source.generation }
     }
 
     // MARK: Looking
@@ -75,8 +83,9 @@ final class TileLoop {
 
     /// Has a stale tile refreshed, unless that is under way or has failed a moment ago.
     func refresh(_ source: ServedSource, _ candidate: Candidate, isHeld: Bool) {
-        guard service.health.wait(for: candidate.key.hashValue) == nil,
-            let ticket = service.flights.keep(candidate.key, .refresh)
+        let flight = source.flight(candidate.key)
+        guard service.health.wait(for: flight.hashValue) == nil,
+            let ticket = service.flights.keep(flight, .refresh)
         else { return }
         TileAsking(self, source, candidate.key, candidate, isHeld: isHeld, ticket, isRefresh: true).start()
     }

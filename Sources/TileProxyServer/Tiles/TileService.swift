@@ -1,5 +1,6 @@
 import CacheEngine
 import Logging
+import NIOCore
 import TileCache
 import TileImaging
 package import TileStore
@@ -13,8 +14,11 @@ package final class TileService: Sendable {
     let cache: TileCache
     let worker: StoreWorker
     let origins: any TileOrigins
-    let mirrors = Mirrors()
-    let flights = Fills()
+    let flights = TileFlights()
+    /// Fills that go on though nobody waits for them, by the hosts that they wait for.
+    let loneFills: LoneFills
+    /// How long such a fill may go on.
+    let lonePatience: TimeAmount
     let slots: OriginSlots
     /// What failed lately: servers, and single tiles.
     let health: OriginHealth
@@ -25,7 +29,7 @@ package final class TileService: Sendable {
     let statistics: Statistics
     let logger: Logger
     private let current: Locked<SourceTable>
-    let decoder = TileDecoder()
+    let decoder: TileDecoder
     /// For large tiles that are in memory while clients read them: not stored, or read whole to be looked at.
     let budget = StagingBudget(limit: 256 << 20)
     /// How many bytes the tiles that could not be stored may take.
@@ -37,9 +41,12 @@ package final class TileService: Sendable {
     /// - Parameters:
     ///   - origins: What carries requests.
     ///   - clock: For the cache, and to time origins by.
+    ///   - lonePatience: How long a fill may go on that nobody waits for.
+    ///   - worker: The threads of the proxy; `nil` for some of its own.
     init(
         _ table: SourceTable, store: TileStore, origins: any TileOrigins, statistics: Statistics,
         configuration: ProxyConfiguration = ProxyConfiguration(), clock: CacheClock = .system,
+        lonePatience: TimeAmount = .seconds(30), worker: StoreWorker? = nil,
         logger: Logger = Logger(label: "tileproxy"), failures: RepeatedFailures? = nil
     ) {
         self.store = store
@@ -48,7 +55,11 @@ package final class TileService: Sendable {
         self.logger = logger
         self.clock = clock
         current = Locked(table)
-        worker = StoreWorker(store: store)
+        let worker = worker ?? StoreWorker(store: store)
+        self.worker = worker
+        decoder = TileDecoder(on: worker.computing)
+        loneFills = LoneFills(most: configuration.limits.requestsPerHost / 4)
+        self.lonePatience = lonePatience
         slots = OriginSlots(perOrigin: configuration.limits.requestsPerHost)
         health = OriginHealth(.tiles(Backoff()), ticks: clock.ticks, random: clock.random)
         held = HeldTiles(mostBytes: Self.heldBytes, ticks: clock.ticks)
@@ -74,23 +85,31 @@ package final class TileService: Sendable {
     /// Puts other sources in place; event loops take them over by ``TileResponder/adopt(_:)``.
     package func adopt(_ table: SourceTable) {
         current.withLock { $0 = table }
-        mirrors.forget()
+        health.forgetMirrors()
     }
 
     /// Gives up what is being asked for, waits for what is being stored, and closes the store.
     ///
     /// Blocks at its end.
     package func shutdown() async throws {
-        flights.close(.again)
+        giveUpFills()
         await worker.shutdown()
         try cache.close()
     }
+
+    /// Gives up what is being asked for, for good.
+    func giveUpFills() { flights.close(.again) }
 
     // MARK: What an operator should know
 
     func notRead(_ key: TileKey, _ error: any Error) { Self.notRead(key, error, failures) }
 
     func notStored(_ key: TileKey, _ error: any Error) { Self.notStored(key, error, statistics, failures) }
+
+    func notRemoved(_ key: TileKey, _ error: any Error) {
+        failures.report(
+            .error, "a tile that must not be kept could not be removed", ["key": "\(key)", "error": "\(error)"])
+    }
 
     private static func notRead(_ key: TileKey, _ error: any Error, _ failures: RepeatedFailures) {
         failures.report(.error, "a tile could not be read", ["key": "\(key)", "error": "\(error)"])

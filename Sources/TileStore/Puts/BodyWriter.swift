@@ -270,6 +270,8 @@ package enum PutBody: Sendable {
     /// A response without a body.
     case none
     case memory(Data)
+    /// Bytes whose digest is known already.
+    case hashed(HashedBody)
     /// What a writer has taken: in memory or in a file of `staging/`. The put ends the writer.
     case pieces(BodyWriter)
 }
@@ -283,8 +285,12 @@ extension TileStore {
         _ body: PutBody, for key: TileKey, metadata: TileMetadata, with others: [TilePut] = []
     ) throws -> [PutOutcome] {
         switch body {
+        case .none where others.isEmpty: [try put(nil, for: key, metadata: metadata)]
         case .none: try put([TilePut(key: key, data: nil, metadata: metadata)] + others)
+        case .memory(let data) where others.isEmpty: [try put(data, for: key, metadata: metadata)]
         case .memory(let data): try put([TilePut(key: key, data: data, metadata: metadata)] + others)
+        case .hashed(let body):
+            try carryOut([PutRequest(body, for: key, metadata)] + others.map { PutRequest($0) })
         case .pieces(let writer): try writer.commit(for: key, metadata: metadata, with: others)
         }
     }

@@ -48,7 +48,7 @@ extension TileStore {
                 throw StoreError(
                     .readOnly, "\(files.location) is open for reading alone; \(requests[i].key) cannot be stored")
             }
-            if case .memory(let data) = requests[i].bytes {
+            if case .memory(let data) = requests[i].bytes, requests[i].digest == nil {
                 requests[i].digest = data.withUnsafeBytes { BlobDigest(hashing: $0) }
             }
         }

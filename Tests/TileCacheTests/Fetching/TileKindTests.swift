@@ -69,6 +69,39 @@ struct TileKindTests {
         (.any, Data(), nil, nil, false),
     ]
 
+    /// What is stored of it could never be decoded, or not to its end.
+    @Test(arguments: [TileKind.vector, .json, .any])
+    func gzipThatIsNotWholeIsNoTile(kind: TileKind) throws {
+        let content =
+            kind == .json ? Data("{\"a\":[\(String(repeating: "1,", count: 3000))2]}".utf8) : Data(count: 5000)
+        let whole = try Gzip.encode(content)
+        func objection(_ body: Data, _ coding: String? = "gzip") -> String? {
+            kind.objection(to: body, mediaType: nil, contentEncoding: coding)
+        }
+        for coding in ["gzip", nil] {
+            #expect(objection(whole, coding) == nil)
+            #expect(objection(whole + whole, coding) == nil, "two members are one content")
+            for length in 2..<whole.count { #expect(objection(whole.prefix(length), coding) != nil, "\(length) bytes") }
+            // The checksum, the length, what is behind.
+            for place in [8, 5, 4, 1] {
+                var wrong = whole
+                wrong[wrong.count - place] ^= 1
+                #expect(objection(wrong, coding) != nil, "byte \(place) from the end")
+            }
+            #expect(objection(whole + Data([0]), coding) != nil)
+            #expect(objection(whole + whole.dropLast(), coding) != nil)
+        }
+        #expect(objection(try Gzip.encode(whole)) == nil, "applied twice")
+        #expect(objection(try Gzip.encode(whole.dropLast(9))) != nil, "of what is cut")
+    }
+
+    @Test func gzipThatGrowsWithoutBoundIsNoTile() throws {
+        let bomb = try Gzip.encode(Data(count: 65 << 20))
+        #expect(
+            TileKind.vector.objection(to: bomb, mediaType: nil, contentEncoding: "gzip")
+                == "gzip that expands to more than 64 MiB")
+    }
+
     @Test func bytesDecideWhetherABodyMayBeATile() {
         for (kind, body, type, coding, isFine) in Self.rows {
             let objection = kind.objection(to: body, mediaType: type, contentEncoding: coding)

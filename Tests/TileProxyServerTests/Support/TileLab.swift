@@ -25,6 +25,8 @@ final class TileLab: Sendable {
     final class Origin: TileOrigins {
         let asked = Locked<[HTTPRequest]>([])
         let timeouts = Locked<[Duration]>([])
+        /// Whether requests that wait for their answer have got a byte of it.
+        let isAnswering = Locked(false)
         private let answer: Locked<@Sendable (HTTPRequest) async throws -> Answer>
 
         init(_ answer: @escaping @Sendable (HTTPRequest) async throws -> Answer) { self.answer = Locked(answer) }
@@ -34,10 +36,11 @@ final class TileLab: Sendable {
         }
 
         func send(
-            _ request: TransportRequest, on loop: any EventLoop,
+            _ request: TileQuestion, on loop: any EventLoop,
             _ finish: @escaping (Result<TransportResponse, TransportError>) -> Void
-        ) -> () -> Void {
-            asked.withLock { $0.append(request.head) }
+        ) -> (any TileCall)? {
+            let head = request.head
+            asked.withLock { $0.append(head) }
             timeouts.withLock { $0.append(request.timeout) }
             let finish = NIOLoopBound(finish, eventLoop: loop)
             let answer = self.answer.withLock { $0 }
@@ -45,7 +48,7 @@ final class TileLab: Sendable {
             let task = Task(executorPreference: OwnThreads.waiting) {
                 let result: Result<TransportResponse, TransportError>
                 do {
-                    let answer = try await answer(request.head)
+                    let answer = try await answer(head)
                     result = .success(
                         TransportResponse(
                             head: HTTPResponse(status: .init(code: answer.status), headerFields: answer.fields),
@@ -54,7 +57,20 @@ final class TileLab: Sendable {
                 let isCancelled = Task.isCancelled
                 loop.execute { if !isCancelled { finish.value(result) } }
             }
-            return { task.cancel() }
+            return Call(task, isAnswering)
+        }
+
+        /// A request that an answer of the closure is awaited for.
+        private final class Call: TileCall {
+            private let task: Task<Void, Never>
+            private let isAnswering: Locked<Bool>
+
+            init(_ task: Task<Void, Never>, _ isAnswering: Locked<Bool>) {
+                (self.task, self.isAnswering) = (task, isAnswering)
+            }
+
+            var hasBegun: Bool { isAnswering.withLock { $0 } }
+            func cancel() { task.cancel() }
         }
 
         var count: Int { asked.withLock { $0.count } }
@@ -80,7 +96,7 @@ final class TileLab: Sendable {
     init(
         _ sources: [SourceConfiguration], loops: Int = 1, files: SimulatedFileSystem? = nil,
         logger: Logger = Logger(label: "test"), transport: (any TileOrigins)? = nil,
-        publicURL: String? = nil,
+        publicURL: String? = nil, lonePatience: TimeAmount = .hours(1),
         origin answer: @escaping @Sendable (HTTPRequest) async throws -> Answer
     ) async throws {
         origin = Origin(answer)
@@ -101,7 +117,7 @@ final class TileLab: Sendable {
         statistics = Statistics(startedAt: manual.now)
         service = TileService(
             try SourceTable(configuration), store: store, origins: transport ?? origin, statistics: statistics,
-            configuration: configuration, clock: times, logger: logger)
+            configuration: configuration, clock: times, lonePatience: lonePatience, logger: logger)
         admin = AdminService(
             tiles: service, figures: CacheFigures(store: store), statistics: statistics, configuration: configuration)
         var settings = HTTPServer.Configuration()
@@ -133,11 +149,14 @@ final class TileLab: Sendable {
                     headerFields: fields), timeout: .seconds(3600)))
     }
 
+    /// What requests for a tile of the first source share.
+    func flight(_ key: TileKey) -> TileFlight { TileFlight(key: key, generation: service.table.sources[0].generation) }
+
     /// Changes the sources as a reload does.
     func adopt(_ sources: [SourceConfiguration]) async throws {
         var configuration = ProxyConfiguration()
         configuration.sources = sources
-        let table = try SourceTable(configuration)
+        let table = try SourceTable(configuration, after: service.table)
         service.adopt(table)
         for responder in responders.withLock({ $0 }) {
             try await responder.eventLoop.submit { responder.value.adopt(table) }.get()
@@ -157,6 +176,7 @@ final class TileLab: Sendable {
         _ source: String = "osm=https://tiles.example/{z}/{x}/{y}.png",
         _ change: (inout SourceConfiguration) -> Void = { _ in }, files: SimulatedFileSystem? = nil,
         logger: Logger = Logger(label: "test"), transport: (any TileOrigins)? = nil, publicURL: String? = nil,
+        lonePatience: TimeAmount = .hours(1),
         origin: @escaping @Sendable (HTTPRequest) async throws -> Answer = { _ in
             Answer(fields: [.cacheControl: "max-age=60", .eTag: "\"v1\"", .contentType: "image/png"], body: png("sea"))
         },
@@ -165,7 +185,8 @@ final class TileLab: Sendable {
         var configuration = try SourceConfiguration(argument: source)
         change(&configuration)
         let lab = try await TileLab(
-            [configuration], files: files, logger: logger, transport: transport, publicURL: publicURL, origin: origin)
+            [configuration], files: files, logger: logger, transport: transport, publicURL: publicURL,
+            lonePatience: lonePatience, origin: origin)
         do { try await body(lab) } catch {
             try await lab.end()
             throw error
@@ -178,4 +199,18 @@ extension TransportResponse {
     subscript(_ name: HTTPField.Name) -> String? { head.headerFields[name] }
     var status: Int { head.status.code }
     var text: String { String(decoding: body, as: UTF8.self) }
+}
+
+extension TileQuestion {
+    /// The request as a server would see it.
+    var head: HTTPRequest {
+        HTTPRequest(
+            method: HTTPRequest.Method(rawValue: request.method) ?? .get, scheme: isSecure ? "https" : "http",
+            authority: authority, path: request.target, headerFields: request.fields)
+    }
+
+    init(_ request: TransportRequest) throws(TransportError) {
+        try self.init(
+            request.head, bodyLimit: request.bodyLimit, timeout: request.timeout, isRedirected: request.isRedirected)
+    }
 }

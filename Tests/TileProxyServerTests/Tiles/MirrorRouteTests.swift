@@ -1,6 +1,8 @@
+import CacheEngine
 import Foundation
 import HTTPCaching
 import HTTPTypes
+import NIOCore
 import Testing
 import TileCache
 import TileCacheTesting
@@ -113,7 +115,7 @@ struct MirrorRouteTests {
                     }
                 }
                 let key = try TileKey("osm/3/4/2")
-                while lab.service.flights.followers(of: key) < 12 { await Task.yield() }
+                while lab.service.flights.followers(of: lab.flight(key)) < 12 { await Task.yield() }
                 gate.open()
                 var said: [String] = []
                 for try await status in group { said.append(status ?? "no failure") }
@@ -124,25 +126,124 @@ struct MirrorRouteTests {
         }
     }
 
+    /// Asks for a tile and goes away once its server has been asked.
+    ///
+    /// - Parameter meanwhile: What happens before it leaves.
+    private func askAndLeave(_ lab: TileLab, _ tile: String, _ meanwhile: () -> Void = {}) async throws {
+        let asked = lab.origin.count
+        let wire = try Wire(port: lab.server.port)
+        wire.resetsAtItsEnd()
+        wire.send("GET /tiles/osm/\(tile).png HTTP/1.1\r\nHost: a\r\n\r\n")
+        while lab.origin.count == asked { await Task.yield() }
+        meanwhile()
+    }
+
+    private func flight(_ lab: TileLab, _ tile: String) throws -> TileFlight { lab.flight(try TileKey("osm/\(tile)")) }
+
+    /// What its server has been asked for is stored: whoever comes next does not pay for it again.
     @Test
-    func whoLeavesBlamesNoHost() async throws {
-        let isHanging = Locked(true)
+    func whoLeavesBlamesNoHostAndTheTileIsStored() async throws {
+        let gate = TileCacheTesting.Gate()
         try await with { _ in
-            while isHanging.withLock({ $0 }), !Task.isCancelled { await Task.yield() }
+            await gate.wait()
             return Self.tile
         } _: { lab async throws in
-            do {
-                let wire = try Wire(port: lab.server.port)
-                wire.resetsAtItsEnd()
-                wire.send("GET /tiles/osm/3/4/2.png HTTP/1.1\r\nHost: a\r\n\r\n")
-                while lab.origin.count < 1 { await Task.yield() }
-            }
+            try await askAndLeave(lab, "3/4/2")
+            while lab.service.loneFills.count == 0 { await Task.yield() }
+            lab.clock.advance(seconds: 5)
+            gate.open()
             while lab.service.flights.count > 0 { await Task.yield() }
-            isHanging.withLock { $0 = false }
-            #expect(try await lab.get("/tiles/osm/3/4/2.png").status == 200)
-            #expect(lab.origin.hosts == ["https://a.example", "https://a.example"])
+            let answer = try await lab.get("/tiles/osm/3/4/2.png")
+            #expect(answer.status == 200 && answer[.cacheStatus]?.hasPrefix("tileproxy; hit") == true)
+            #expect(lab.origin.hosts == ["https://a.example"] && lab.service.loneFills.count == 0)
             let counts = counts(lab)
-            #expect(counts.failures == 0 && counts.failovers == 0 && counts.requests == 2)
+            #expect(counts.failures == 0 && counts.failovers == 0 && counts.requests == 1)
         }
+    }
+
+    @Test
+    func whoComesWhileATileIsFetchedForNobodyWaitsForIt() async throws {
+        let gate = TileCacheTesting.Gate()
+        try await with { request in
+            await gate.wait()
+            return request.authority == "a.example" ? TileLab.Answer(status: 503) : Self.tile
+        } _: { lab async throws in
+            try await askAndLeave(lab, "3/4/2")
+            while lab.service.loneFills.count == 0 { await Task.yield() }
+            async let answer = lab.get("/tiles/osm/3/4/2.png")
+            while try lab.service.flights.followers(of: flight(lab, "3/4/2")) == 0 { await Task.yield() }
+            gate.open()
+            // Somebody waits again, so the next host is asked.
+            #expect(try await answer.status == 200)
+            #expect(lab.origin.hosts == ["https://a.example", "http://b.example"])
+            #expect(lab.service.loneFills.count == 0 && lab.service.flights.count == 0)
+        }
+    }
+
+    /// The next host is reached although no client has the patience for the first one's time to end.
+    @Test
+    func aHostThatHangsIsAskedLastAlsoWhenAllClientsLeave() async throws {
+        let gate = TileCacheTesting.Gate()
+        try await with { request in
+            if request.authority == "a.example" { await gate.wait() }
+            return Self.tile
+        } _: { lab async throws in
+            // A quarter of the requests that a host is sent at once.
+            for column in 0..<4 {
+                try await askAndLeave(lab, "3/\(column)/2")
+                while lab.service.loneFills.count <= column { await Task.yield() }
+            }
+            try await askAndLeave(lab, "3/4/2") { lab.clock.advance(seconds: 2) }
+            while try lab.service.flights.followers(of: flight(lab, "3/4/2")) > 0 { await Task.yield() }
+            while lab.service.flights.count > 4 { await Task.yield() }
+            // The same tile too: that the host hangs says nothing about it.
+            #expect(try await lab.get("/tiles/osm/3/4/2.png").status == 200)
+            #expect(lab.origin.hosts.last == "http://b.example" && lab.service.loneFills.count == 4)
+            gate.open()
+            while lab.service.flights.count > 0 { await Task.yield() }
+            for column in 0..<4 { #expect(try lab.store.entry(for: TileKey("osm/3/\(column)/2")) != nil) }
+            #expect(lab.service.loneFills.count == 0)
+        }
+    }
+
+    @Test(arguments: [false, true])
+    func whatIsFetchedForNobodyHasAnEnd(isAnswering: Bool) async throws {
+        var configuration = try SourceConfiguration(argument: "osm=https://a.example/{z}/{x}/{y}.png")
+        configuration.mirrors = ["http://b.example"]
+        let gate = TileCacheTesting.Gate()
+        let lab = try await TileLab([configuration], lonePatience: .milliseconds(20)) { request in
+            if request.authority == "a.example" { await gate.wait() }
+            return Self.tile
+        }
+        lab.origin.isAnswering.withLock { $0 = isAnswering }
+        do {
+            try await askAndLeave(lab, "3/4/2")
+            while lab.service.flights.count > 0 { await Task.yield() }
+            #expect(lab.service.loneFills.count == 0)
+            let hosts = lab.service.health.order(
+                of: ["https://a.example", "http://b.example"].compactMap { OriginHost($0) })
+            #expect((hosts.hosts.first?.name == "b.example") == !isAnswering, "one that answers slowly is not silent")
+            gate.open()
+        } catch {
+            gate.open()
+            try await lab.end()
+            throw error
+        }
+        try await lab.end()
+    }
+
+    /// A place for each, however many leave.
+    @Test
+    func whatIsFetchedForNobodyEndsWhenTheProxyStops() async throws {
+        let gate = TileCacheTesting.Gate()
+        let lab = try await TileLab([try SourceConfiguration(argument: "osm=https://a.example/{z}/{x}/{y}.png")]) { _ in
+            await gate.wait()
+            return Self.tile
+        }
+        try await askAndLeave(lab, "3/4/2")
+        while lab.service.loneFills.count == 0 { await Task.yield() }
+        try await lab.end()
+        gate.open()
+        while lab.service.loneFills.count > 0 { await Task.yield() }
     }
 }

@@ -40,13 +40,14 @@ extension OriginTransport {
     /// Sends a request from one of the loops and waits for the answer, as a task does.
     func send(_ request: TransportRequest) async throws(TransportError) -> TransportResponse {
         let loop = group.next()
+        let request = try TileQuestion(request)
         let race = Race<TransportResponse>()
         do {
             return try await race.outcome {
                 loop.execute {
-                    let cancel = self.send(request, on: loop) { race.end($0.mapError { $0 as any Error }) }
-                    let bound = NIOLoopBound(cancel, eventLoop: loop)
-                    race.whenOver { loop.execute { bound.value() } }
+                    let call = self.send(request, on: loop) { race.end($0.mapError { $0 as any Error }) }
+                    let bound = NIOLoopBound(call, eventLoop: loop)
+                    race.whenOver { loop.execute { bound.value?.cancel() } }
                 }
             }
         } catch { throw error as? TransportError ?? TransportError(.cancelled, "\(error)") }

@@ -1,4 +1,5 @@
 import CacheEngine
+import ContentCoding
 import Foundation
 import HTTPCaching
 import HTTPTypes
@@ -50,6 +51,81 @@ struct TileAskingTests {
             #expect(try await lab.get("/tiles/osm/3/4/3.png").status == 200)
             #expect(lab.origin.hosts.last == "https://c.example")
             #expect(lab.origin.asked.withLock { $0.last?.headerFields[.authorization] } == nil)
+        }
+    }
+
+    /// Else a server that was configured wrongly answers those who ask after it was put right.
+    @Test
+    func whoAsksAfterAReloadDoesNotWaitForTheServerBeforeIt() async throws {
+        let gate = TileCacheTesting.Gate()
+        try await TileLab.with(
+            "osm=https://a.example/{z}/{x}/{y}.png",
+            origin: { request in
+                if request.authority == "a.example" { await gate.wait() }
+                return Self.answer(request.authority ?? "")
+            }
+        ) { lab async throws in
+            async let first = lab.get("/tiles/osm/3/4/2.png")
+            while lab.origin.count < 1 { await Task.yield() }
+            // One that has not changed is asked once by all.
+            try await lab.adopt([try SourceConfiguration(argument: "osm=https://a.example/{z}/{x}/{y}.png")])
+            async let second = lab.get("/tiles/osm/3/4/2.png")
+            let key = try TileKey("osm/3/4/2")
+            while lab.service.flights.followers(of: lab.flight(key)) < 2 { await Task.yield() }
+            try await lab.adopt([try SourceConfiguration(argument: "osm=https://b.example/{z}/{x}/{y}.png")])
+            let third = try await lab.get("/tiles/osm/3/4/2.png")
+            #expect(third.body == TileLab.png("b.example"))
+            #expect(third[.cacheStatus] == "tileproxy; fwd=uri-miss; ttl=60; stored")
+            #expect(lab.origin.hosts == ["https://a.example", "https://b.example"])
+            gate.open()
+            for answer in [try await first, try await second] {
+                #expect(answer.status == 200 && answer.body == TileLab.png("a.example"))
+                #expect(answer[.cacheStatus]?.contains("stored") == false && answer[.cacheControl] == "no-store")
+            }
+            // Nor does the late answer take the place of the new one.
+            #expect(try lab.store.read(key)?.data == TileLab.png("b.example"))
+        }
+    }
+
+    /// A tile that failed under a wrong configuration is asked for at once after it was put right.
+    @Test
+    func whatFailedBeforeAReloadIsNotLeftAloneAfterIt() async throws {
+        try await TileLab.with(
+            "osm=https://a.example/{z}/{x}/{y}.png", { $0.attempts = 1 },
+            origin: { request in
+                request.authority == "a.example" ? TileLab.Answer(status: 403) : Self.answer("sea")
+            }
+        ) { lab async throws in
+            #expect(try await lab.get("/tiles/osm/3/4/2.png").status == 502)
+            #expect(try await lab.get("/tiles/osm/3/4/2.png").status == 504)
+            try await lab.adopt([try SourceConfiguration(argument: "osm=https://b.example/{z}/{x}/{y}.png")])
+            #expect(try await lab.get("/tiles/osm/3/4/2.png").status == 200)
+        }
+    }
+
+    /// Without its end and checksum it is no tile, and no client could read all of it.
+    @Test
+    func aVectorTileWhoseGzipIsCutIsNotStored() async throws {
+        let whole = try Gzip.encode(Data((0..<5000).map { UInt8(truncatingIfNeeded: $0 &* $0) & 0x1F }))
+        var wrong = whole
+        wrong[wrong.count - 5] ^= 1
+        for body in [whole.prefix(whole.count / 2), whole.dropLast(4), wrong, whole + Data([1])] {
+            let body = Data(body)
+            try await TileLab.with(
+                "v=https://tiles.example/{z}/{x}/{y}.pbf", { $0.attempts = 1 },
+                origin: { _ in
+                    TileLab.Answer(fields: [.cacheControl: "max-age=60", .contentEncoding: "gzip"], body: body)
+                }
+            ) { lab async throws in
+                #expect(try await lab.get("/tiles/v/3/4/2.pbf", [.acceptEncoding: "gzip"]).status == 502)
+                #expect(try lab.store.entry(for: TileKey("v/3/4/2")) == nil)
+                lab.clock.advance(seconds: 600)
+                lab.origin.become { _ in
+                    TileLab.Answer(fields: [.cacheControl: "max-age=60", .contentEncoding: "gzip"], body: whole)
+                }
+                #expect(try await lab.get("/tiles/v/3/4/2.pbf", [.acceptEncoding: "gzip"]).body == whole)
+                #expect(try lab.store.read(TileKey("v/3/4/2"))?.data == whole)
+            }
         }
     }
 
@@ -144,7 +220,8 @@ struct TileAskingTests {
             while lab.origin.count < 1 { await Task.yield() }
             let news = Locked<FillEnd?>(nil)
             let key = try TileKey("osm/3/4/2")
-            let place = lab.service.flights.follow(key, .visible, nil) { told in news.withLock { $0 = told } }
+            let place = lab.service.flights.follow(lab.flight(key), .visible, nil) { told in news.withLock { $0 = told }
+            }
             #expect(place?.leads == nil)
             gate.open()
             #expect(try await answer.body == body)

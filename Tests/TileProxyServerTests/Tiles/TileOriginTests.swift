@@ -71,7 +71,7 @@ struct TileOriginTests {
     /// A lab whose only source is an origin on the loopback.
     private func with(
         isSecure: Bool, template: String = "/{z}/{x}/{y}", _ answer: @escaping LocalOrigin.Answer,
-        source change: (inout SourceConfiguration) -> Void = { _ in },
+        source change: (inout SourceConfiguration) -> Void = { _ in }, lonePatience: TimeAmount = .hours(1),
         _ body: (TileLab, LocalOrigin) async throws -> Void
     ) async throws {
         if isSecure, originCertificate == nil { return print("no openssl command: not tested over https") }
@@ -83,7 +83,7 @@ struct TileOriginTests {
                     $0.kind = .any
                     ($0.attempts, $0.timeout, $0.bodyLimit) = (1, .seconds(3600), 100)
                     change(&$0)
-                }, transport: transport
+                }, transport: transport, lonePatience: lonePatience
             ) { lab async throws in try await body(lab, origin) }
         }
     }
@@ -161,18 +161,37 @@ struct TileOriginTests {
     }
 
     @Test(arguments: [false, true])
-    func whereTheClientLeavesTheOriginIsLeftToo(isSecure: Bool) async throws {
-        try await with(isSecure: isSecure) { _ in
+    func whereTheClientLeavesTheOriginIsLeftAfterAWhile(isSecure: Bool) async throws {
+        let answer: LocalOrigin.Answer = { _ in
             .raw(.text("HTTP/1.1 200 OK\nContent-Length: 10\n\nhalf"), .hang)
-        } _: { lab, origin async throws in
-            do {
-                let wire = try Wire(port: lab.server.port)
-                wire.resetsAtItsEnd()
-                wire.send("GET /tiles/a/1/0/0 HTTP/1.1\r\nHost: a\r\n\r\n")
-                await origin.arrivals(1)
-            }
+        }
+        try await with(isSecure: isSecure, answer, lonePatience: .milliseconds(20)) { lab, origin async throws in
+            try await askAndLeave(lab, origin)
             await origin.connectionsClosed()
         }
+    }
+
+    /// Not even half of a tile that was paid for is thrown away.
+    @Test(arguments: [false, true])
+    func whereTheClientLeavesWhileABodyArrivesTheTileIsStored(isSecure: Bool) async throws {
+        let gate = TileCacheTesting.Gate()
+        try await with(isSecure: isSecure) { _ in
+            .raw(.text(Self.head + "Content-Length: 10\n\nhalf "), .wait(gate), .text("whole"))
+        } _: { lab, origin async throws in
+            try await askAndLeave(lab, origin)
+            while lab.service.loneFills.count == 0 { await Task.yield() }
+            gate.open()
+            while lab.service.flights.count > 0 { await Task.yield() }
+            #expect(try lab.store.read(TileKey("a/1/0/0"))?.data == Data("half whole".utf8))
+            #expect(origin.requests.count == 1 && lab.service.loneFills.count == 0)
+        }
+    }
+
+    private func askAndLeave(_ lab: TileLab, _ origin: LocalOrigin) async throws {
+        let wire = try Wire(port: lab.server.port)
+        wire.resetsAtItsEnd()
+        wire.send("GET /tiles/a/1/0/0 HTTP/1.1\r\nHost: a\r\n\r\n")
+        await origin.arrivals(1)
     }
 
     @Test(arguments: [(false, true), (true, false)])
@@ -252,6 +271,49 @@ struct TileOriginTests {
         #expect(origin.connectionsMade <= 2, "kept, one for each loop")
         try await server.shutdown()
         try await parts.shutdown()
+        try await group.shutdownGracefully()
+    }
+
+    /// What a disk that hangs does not take is given up and told of; else a stop would take until somebody kills the proxy.
+    @Test
+    func aDiskThatHangsIsNotWaitedForAtTheEnd() async throws {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("proxy-\(UUID())").path
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        let store = try TileStore(at: folder)
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        var configuration = ProxyConfiguration()
+        configuration.limits.shutdown = .milliseconds(50)
+        let messages = Messages()
+        let parts = try Parts(
+            configuration, try SourceTable(configuration), store, group, nil, messages.logger)
+        let gate = Monitor(false)
+        let (begun, ended) = (Locked(0), Locked(0))
+        for _ in 0..<6 {
+            parts.worker.run(on: group.next()) { _ in
+                begun.withLock { $0 += 1 }
+                return gate.wait { $0 ? true : nil }
+            } then: { (_: Result<Bool, any Error>) in
+                ended.withLock { $0 += 1 }
+            }
+        }
+        parts.worker.read(on: group.next()) { _ in
+            gate.wait { $0 ? true : nil }
+        } then: { (_: Result<Bool, any Error>) in
+        }
+        while begun.withLock({ $0 }) < 4 { await Task.yield() }
+        try await parts.shutdown()
+        #expect(messages.errors.count == 1)
+        let said = messages.errors.first ?? ""
+        #expect(said.contains("\"puts\": 6") && said.contains("\"reads\": 1"), "\(said)")
+        gate.withLock { $0 = true }
+        gate.wakeAll()
+        #expect(await parts.worker.shutdown() == StoreWorker.Unfinished())
+        while ended.withLock({ $0 }) < 6 { await Task.yield() }
+        // It was left as it is.
+        try store.put(
+            Data("sea".utf8), for: TileKey("osm/3/4/2"),
+            metadata: TileMetadata(storedAt: Timestamp(seconds: 1), expires: Timestamp(seconds: 2)))
+        try parts.tiles.cache.close()
         try await group.shutdownGracefully()
     }
 

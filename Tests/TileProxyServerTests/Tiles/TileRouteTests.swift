@@ -49,7 +49,7 @@ struct TileRouteTests {
             try await withThrowingTaskGroup(of: Data.self) { group in
                 for _ in 0..<12 { group.addTask { try await lab.get("/tiles/osm/3/4/2.png").body } }
                 let key = try TileKey("osm/3/4/2")
-                while lab.service.flights.followers(of: key) < 12 { await Task.yield() }
+                while lab.service.flights.followers(of: lab.flight(key)) < 12 { await Task.yield() }
                 gate.open()
                 for try await body in group { #expect(body == TileLab.png("sea")) }
             }
