@@ -70,6 +70,8 @@ private struct FetchRun {
     /// When the last request was sent (ticks), and where to.
     var sentAt: UInt64 = 0
     var host = ""
+    /// Until when this attempt may take, with its redirects (ticks); set when the first request is sent.
+    var attemptEnds: UInt64?
     var answer = TransportResponse(head: HTTPResponse(status: .ok))
     /// What is stored by now.
     var found: CachedTile?
@@ -197,6 +199,7 @@ private struct FetchRun {
     // MARK: The request
 
     private mutating func prepare() async throws -> TileFill.Event {
+        attemptEnds = nil
         let source = order.source
         var request = place.request(source.requestFields(userAgent: cache.userAgent))
         guard let hook = source.prepare else { return .prepared(request) }
@@ -229,12 +232,20 @@ private struct FetchRun {
 
     private mutating func send(_ request: HTTPRequest, isRedirected: Bool) async throws -> TileFill.Event {
         (sentAt, host) = (cache.clock.ticks(), request.hostAndPort)
+        let end = attemptEnds ?? sentAt &+ max(order.source.timeout, ticket.terms.timeout).nanoseconds
+        attemptEnds = end
+        guard end > sentAt else {
+            let error = TransportError(.timeout, "\(host): no time is left to follow a redirection")
+            self.error = TileCacheError(.noAnswer, "\(order.key): \(error.message)", key: order.key, cause: error)
+            return .noAnswer(
+                TileFill.NoAnswer(OriginSetback(.unasked, .unreachable), mayPass: true, isTimeout: true))
+        }
         let requestedAt = HTTPDate(cache.clock.now())
         order.meter?.sent()
         do throws(TransportError) {
             var outgoing = TransportRequest(
                 head: request, bodyLimit: order.source.bodyLimit,
-                timeout: max(order.source.timeout, ticket.terms.timeout))
+                timeout: .nanoseconds(Int64(clamping: end - sentAt)))
             outgoing.isRedirected = isRedirected
             answer = try await cache.transport.send(outgoing)
         } catch {

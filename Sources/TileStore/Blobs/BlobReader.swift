@@ -103,11 +103,15 @@ struct BlobReader: Sendable {
     /// length, no plain file, or, where it is hashed, has other bytes.
     func open(_ digest: BlobDigest, size: Int, hashes: Bool) throws(FileError) -> BlobFile? {
         if let file = shared.file(digest) {
-            if try file.isInPlace(), try !hashes || file.hashes(to: digest) { return file }
+            if try file.isInPlace() {
+                guard hashes else { return file }
+                if try file.hashes(to: digest) { return file }
+            }
             // Another file is in the blob's place by now, or none.
             shared.forget(digest)
         }
-        return try openInPlace(digest, size: size, hashes: hashes).map { shared.share($0, digest) }
+        guard let file = try openInPlace(digest, size: size, hashes: hashes) else { return nil }
+        return shared.share(file, digest)
     }
 
     /// Has the next reader open a blob's file anew; those who read it now are not disturbed.

@@ -260,6 +260,22 @@ struct BadServerTests {
         #expect(lab.transport.requests.map { $0.head.authority ?? "" } == ["tiles.example", "cdn.example"])
     }
 
+    /// Each redirection had the whole time anew, so that a tile could take six times what its source allows.
+    @Test func aRequestAndItsRedirectionsHaveOneTime() async throws {
+        let lab = try CacheLab()
+        let clock = lab.clock
+        lab.transport.script { request in
+            clock.advance(seconds: 20)
+            return .answer(302, [.location: request.head.path == "/a" ? "/b" : "/a"])
+        }
+        let source = try lab.source {
+            $0.timeout = .seconds(30)
+            $0.attempts = 1
+        }
+        await #expect(throws: TileCacheError.self) { try await lab.load(from: source) }
+        #expect(lab.transport.requests.map(\.timeout) == [.seconds(30), .seconds(10)])
+    }
+
     @Test func aCircleEnds() async throws {
         let lab = try CacheLab()
         lab.transport.script { .answer(302, [.location: $0.head.path == "/a" ? "/b" : "/a"]) }
