@@ -78,3 +78,17 @@ struct PutRequest {
     /// The bytes, if they are in memory.
     @inline(__always) var data: Data? { if case .memory(let data) = bytes { data } else { nil } }
 }
+
+extension UnsafeMutableBufferPointer<PutRequest> {
+    /// Whether the records of all of them stand.
+    @inline(__always) var areSettled: Bool {
+        for i in indices where !self[i].isSettled { return false }
+        return true
+    }
+
+    /// Whether any of them puts a file in a blob's place.
+    @inline(__always) var bringBlobs: Bool {
+        for i in indices where self[i].staged != nil || self[i].looksNew { return true }
+        return false
+    }
+}

@@ -17,7 +17,7 @@ extension TileStore {
         let failure = perform(batches, ledger)
         let isEverybodys = [.locked, .closed, .readOnly].contains((failure as? StoreError)?.code)
         return batches.map { requests in
-            if requests.allSatisfy(\.isSettled) { return nil }
+            if requests.areSettled { return nil }
             guard batches.count > 1, failure != nil, !isEverybodys,
                 requests.allSatisfy({ !$0.isSettled && !$0.isPublisher })
             else { return failure }
@@ -37,7 +37,8 @@ extension TileStore {
         var failure: (any Error)?
         do {
             // Where blobs are to be put in place it must be certain which folder that is.
-            let appendsOnly = batches.allSatisfy { $0.allSatisfy { $0.staged == nil && !$0.looksNew } }
+            var appendsOnly = true
+            for requests in batches where requests.bringBlobs { appendsOnly = false }
             var evictor = Evictor()
             do {
                 try hold(ledger, appendsOnly: appendsOnly) { ledger in

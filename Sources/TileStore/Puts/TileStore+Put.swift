@@ -135,7 +135,7 @@ extension TileStore {
     func settle(_ requests: UnsafeMutableBufferPointer<PutRequest>) throws {
         let failure = submit(requests)
         // The records are appended; a failed eviction is retried by the next put.
-        if requests.allSatisfy(\.isSettled) { return }
+        if requests.areSettled { return }
         throw failure ?? StoreError(.io, "a put of \(requests[0].key) was lost; try again")
     }
 }
