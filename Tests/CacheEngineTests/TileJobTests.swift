@@ -50,10 +50,12 @@ struct TileJobTests {
     func tilesThatCannotBeStoredAreHeldWhateverTheirSizeAsFarAsTheyFitTogether() throws {
         files.fail(.init(at: 0, number: ENOSPC, scope: .space, persistent: true))
         let keys = try (0..<4).map { try TileKey("osm/3/4/\($0)") }
-        for key in keys { _ = TileJob.put(Data(repeating: 7, count: 5 << 20), metadata).perform(key, store, held) }
+        for key in keys {
+            _ = TileJob.put(.memory(Data(repeating: 7, count: 5 << 20)), metadata).perform(key, store, held)
+        }
         #expect(keys.map { held.tile($0)?.data?.count } == [nil, 5 << 20, 5 << 20, 5 << 20])
         #expect(held.bytes <= 16 << 20)
-        _ = TileJob.put(Data(repeating: 7, count: 17 << 20), metadata).perform(keys[3], store, held)
+        _ = TileJob.put(.memory(Data(repeating: 7, count: 17 << 20)), metadata).perform(keys[3], store, held)
         #expect(held.tile(keys[3]) == nil && held.tile(keys[2]) != nil, "too large for all of it takes nobody's place")
     }
 
