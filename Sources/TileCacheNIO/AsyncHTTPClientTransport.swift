@@ -123,6 +123,8 @@ public final class AsyncHTTPClientTransport: TileTransport {
     ) async throws(TransportError) -> TransportResponse {
         let collector = AnswerCollector(request: request, headLimit: headLimit)
         do {
+            // Else it would be on its way, and perhaps answered, before it is cancelled.
+            if Task.isCancelled { throw HTTPClientError.cancelled }
             // Not the client's `async` interface: that one's deadline ends with the head, and it costs two tasks more.
             let task = client.execute(
                 request: try HTTPClient.Request(request.head), delegate: collector, deadline: deadline)

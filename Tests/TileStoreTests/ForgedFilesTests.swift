@@ -133,6 +133,23 @@ struct ForgedFilesTests {
         #expect(try lab.store.snapshot().entries.count == 19)
     }
 
+    @Test("A compaction after numbers that leapt writes a checkpoint that the next opening reads")
+    func numbersThatLeapt() throws {
+        let lab = try Lab()
+        try lab.put(0..<3)
+        for use in [(1 as UInt64) << 44 - 1, 1 << 45 - 5] {
+            lab.disk.corrupt(lab.journal) {
+                $0 += Self.line("{\"uses\":[\"lab/12/0/0\"],\"use\":\(use),\"at\":5") + [10]
+            }
+        }
+        try lab.put(3..<6)
+        let before = try lab.store.snapshot()
+        _ = try lab.store.compact()
+        try lab.reopen()
+        #expect(try lab.store.snapshot() == before && before.entries.count == 6)
+        #expect(try lab.store.verify().ok)
+    }
+
     @Test("A store whose recency numbers are used up says so and goes on reading")
     func recencyIsUsedUp() throws {
         let lab = try Lab()

@@ -146,4 +146,129 @@ struct RemovedFolderTests {
         #expect(try reader.snapshot() == lab.store.snapshot())
         #expect(try lab.store.invariantViolations() == [])
     }
+
+    /// No compaction and no index image got done any more, and the journal grew without end.
+    @Test func compactionsWentWithoutTheFolderThatWasRemoved() throws {
+        let lab = try Lab()
+        try lab.put(0..<5)
+        lab.disk.remove("staging")
+        let before = try lab.store.snapshot()
+        #expect(try lab.store.compact().entries == 5)
+        #expect(lab.disk.names("manifest").contains { $0.hasPrefix("checkpoint-") && $0 != "checkpoint-0.json" })
+        try lab.reopen()
+        #expect(try lab.store.snapshot() == before)
+    }
+
+    // MARK: Others in their place
+
+    /// A store on the real disk, whose looks are due at each step.
+    private final class RealLab {
+        let lab: Lab
+        let folder = TemporaryFolder()
+        let elsewhere = TemporaryFolder()
+        let store: TileStore
+
+        init() throws {
+            lab = try Lab()
+            var configuration = Lab.plain
+            configuration.indexImages = .never
+            store = try TileStore(
+                environment: lab.clock.environment(DiskFileSystem(location: folder.path)), configuration: configuration)
+            try FileManager.default.createDirectory(atPath: elsewhere.path, withIntermediateDirectories: true)
+        }
+
+        deinit { store.simulateKill() }
+
+        func put(_ number: Int) throws {
+            try store.put(lab.bytes(number), for: lab.key(number), metadata: lab.metadata())
+        }
+
+        /// Puts a link to another folder, with files in it, into the place of one of the cache's.
+        func replace(_ name: String, with files: [String]) throws {
+            for file in files {
+                let path = URL(fileURLWithPath: elsewhere.path + "/" + file)
+                try FileManager.default.createDirectory(
+                    at: path.deletingLastPathComponent(), withIntermediateDirectories: true)
+                try Data("mine".utf8).write(to: path)
+            }
+            let path = folder.path + "/" + name
+            if FileManager.default.fileExists(atPath: path) {
+                try FileManager.default.moveItem(atPath: path, toPath: path + ".moved")
+            }
+            try FileManager.default.createSymbolicLink(atPath: path, withDestinationPath: elsewhere.path)
+            lab.clock.advance(nanoseconds: 50_000_000)
+        }
+
+        func left() throws -> [String] {
+            try FileManager.default.subpathsOfDirectory(atPath: elsewhere.path).sorted()
+        }
+    }
+
+    /// What no entry named was removed wherever a link led that had taken the place of `objects/`.
+    @Test func objectsThatBecameALinkWereClearedElsewhere() throws {
+        let real = try RealLab()
+        for number in 0..<3 { try real.put(number) }
+        let others = (0..<80).map { number in
+            let name = real.lab.digest(1000 + number).description
+            return "\(name.prefix(2))/\(name)"
+        }
+        try real.replace("objects", with: others + ["notes.txt"])
+        let before = try real.left()
+        for step in [
+            { _ = try real.store.verify(repair: true) }, { _ = try real.store.evict(toBytes: 1) },
+            { _ = try real.store.remove([real.lab.key(0)], includingPinned: true) }, { try real.put(7) },
+        ] {
+            let error = #expect(throws: StoreError.self) { try step() }
+            let isNamed = error?.message.contains("objects") == true
+            #expect(error?.code == .damaged && isNamed, "\(String(describing: error))")
+            real.lab.clock.advance(nanoseconds: 50_000_000)
+        }
+        #expect(try real.left() == before)
+    }
+
+    /// Setting one damaged blob aside removed the oldest files wherever a link led that had taken the place of `quarantine/`.
+    @Test func quarantineThatBecameALinkWasEmptiedElsewhere() throws {
+        let real = try RealLab()
+        try real.put(1)
+        try Data("broken".utf8).write(to: URL(fileURLWithPath: real.folder.path + "/" + real.lab.digest(1).path))
+        try real.replace("quarantine", with: (0..<70).map { "photo-\($0).jpg" } + ["album/a.jpg"])
+        let before = try real.left()
+        let error = #expect(throws: StoreError.self) { _ = try real.store.verify(repair: true) }
+        #expect(error?.code == .damaged && error?.message.contains("quarantine") == true)
+        #expect(try real.left() == before)
+    }
+
+    /// A compaction replaced journals and removed checkpoints wherever a link led that had taken the place of `manifest/`.
+    @Test func aManifestThatBecameALinkWasWrittenElsewhere() throws {
+        let real = try RealLab()
+        for number in 0..<3 { try real.put(number) }
+        try real.replace("manifest", with: ["checkpoint-0.json", "journal-0.jsonl", "journal-1.jsonl"])
+        let before = try real.left()
+        let error = #expect(throws: StoreError.self) { _ = try real.store.compact() }
+        #expect(error?.code == .damaged && error?.message.contains("manifest") == true)
+        #expect(try real.left() == before)
+    }
+
+    /// A journal that was moved away has its name still: what was put afterwards was in it, and in no manifest that others read.
+    @Test func aManifestThatWasMovedAwayAndRestoredTookNothingMore() throws {
+        let real = try RealLab()
+        for number in 0..<3 { try real.put(number) }
+        let manifest = real.folder.path + "/manifest"
+        try FileManager.default.copyItem(atPath: manifest, toPath: manifest + ".backup")
+        try real.put(3)
+        try FileManager.default.moveItem(atPath: manifest, toPath: manifest + ".moved")
+        try FileManager.default.moveItem(atPath: manifest + ".backup", toPath: manifest)
+        real.lab.clock.advance(nanoseconds: 50_000_000)
+        for number in 4..<8 { try real.put(number) }
+        var configuration = Lab.plain
+        configuration.readOnly = true
+        let other = try TileStore(
+            environment: real.lab.clock.environment(DiskFileSystem(location: real.folder.path)),
+            configuration: configuration)
+        for number in [0, 1, 2, 4, 5, 6, 7] {
+            #expect(try other.read(real.lab.key(number))?.data == real.lab.bytes(number), "\(number)")
+        }
+        #expect(try other.read(real.lab.key(3)) == nil)
+        other.simulateKill()
+    }
 }

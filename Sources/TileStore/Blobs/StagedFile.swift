@@ -78,11 +78,12 @@ final class StagedFile: Sendable {
 }
 
 extension FileSystem {
-    fileprivate func openStaged(_ path: String) throws(FileError) -> OpenFile {
-        do throws(FileError) { return try open(path, .createBlob) } catch {
+    /// Makes a file in `staging/`, and the folder if it is gone.
+    func openStaged(_ path: String, _ mode: OpenMode = .createBlob) throws(FileError) -> OpenFile {
+        do throws(FileError) { return try open(path, mode) } catch {
             // The folder may be gone with the rest of a purged cache; anything else is the caller's to know.
             guard error.number == Errno.noEntry, try makeFolder("staging") else { throw error }
-            return try open(path, .createBlob)
+            return try open(path, mode)
         }
     }
 }

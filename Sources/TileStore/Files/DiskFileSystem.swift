@@ -108,8 +108,11 @@ package final class DiskFileSystem: FileSystem {
     }
 
     /// A descriptor of a folder; the folder itself is `""`.
+    ///
+    /// A link in the place of one is refused (`ELOOP` or `ENOTDIR`).
     func openFolder(_ path: String) -> Int32 {
-        with(path.isEmpty && folder >= 0 ? "." : path) { openat($0, $1, O_RDONLY | O_CLOEXEC | O_DIRECTORY) }
+        let flags = O_RDONLY | O_CLOEXEC | O_DIRECTORY | (path.isEmpty ? 0 : O_NOFOLLOW)
+        return with(path.isEmpty && folder >= 0 ? "." : path) { openat($0, $1, flags) }
     }
 
     func failure(_ operation: String, _ path: String) -> FileError {

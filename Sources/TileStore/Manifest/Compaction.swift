@@ -52,7 +52,7 @@ package final class Compaction {
             return (ledger.generation, ledger.loads, isEmpty, isOverdue)
         }
         temporary = "staging/checkpoint-\(String(store.environment.random(), radix: 16))"
-        file = try files.open(temporary, .createNew)
+        file = try files.openStaged(temporary, .createNew)
         let header = store.tables.read { t, _ in (t.nextSequence, t.nextSet, t.entryCount, t.blobCount) }
         firstSequence = header.0
         lines.checkpointHeader(

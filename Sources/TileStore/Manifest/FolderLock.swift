@@ -55,7 +55,9 @@ final class FolderLock {
 
     /// Looks whether the file that is locked is the one that its path leads to; `nil` if not.
     ///
-    /// Only under the lock. Looks once in each hold.
+    /// Only under the lock. Looks once in each hold; at the folders in it at most every 10 ms.
+    ///
+    /// - Throws: `ELOOP` or `ENOTDIR` where something else is in the place of one of the cache's folders.
     func confirm() throws(FileError) -> FolderHold? {
         if isConfirmed { return FolderHold() }
         guard let file else { return nil }
@@ -64,9 +66,22 @@ final class FolderLock {
             lastConfirmed = nil
             return nil
         }
+        if !wasConfirmedLately { try confirmFolders() }
         isConfirmed = true
         lastConfirmed = environment.coarseTicks()
         return FolderHold()
+    }
+
+    /// Looks whether the cache's folders are folders still: what a link that has taken the place of one leads to is somebody
+    /// else's, and files that no entry names would be removed there.
+    ///
+    /// `staging/` is looked at by each file that is made in it.
+    private func confirmFolders() throws(FileError) {
+        for name in ["manifest", "objects", "quarantine"] {
+            guard let kind = try files.status(at: name)?.kind, kind != .folder else { continue }
+            throw FileError(
+                "use", "\(files.location)/\(name)", kind == .link ? Errno.tooManyLinks : Errno.notFolder)
+        }
     }
 
     private func waitForLock(_ file: OpenFile, _ seconds: Double, _ location: String) throws {

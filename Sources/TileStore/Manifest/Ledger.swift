@@ -159,7 +159,9 @@ final class Ledger {
         guard let journal, awaitedGeneration == nil || mustLoad else { return false }
         let now = environment.coarseTicks()
         if let journalSeen, now &- journalSeen < 10_000_000 { return false }
-        guard try files.status(of: journal).links > 0 else {
+        let mine = try files.status(of: journal)
+        // One that was moved away has its name still, but another one may be in its place: a backup, put there by hand.
+        guard mine.links > 0, try files.status(at: Self.journalPath(generation))?.number == mine.number else {
             journalSeen = nil
             return true
         }

@@ -34,7 +34,7 @@ struct Watch: ParsableCommand {
     var json = false
 
     func run() throws {
-        let output = StandardOutput()
+        let output = StandardOutput(endsWithInterrupt: true)
         let watched = try WatchedCache(cache)
         Interrupt.watch()
         let isScreen = !json && isatty(STDOUT_FILENO) == 1 && !Progress.Screen(of: STDOUT_FILENO).isDumb

@@ -47,7 +47,22 @@ struct Progress {
         /// A text cut to one line: one that wraps could not be taken away again.
         func line(_ text: String) -> String {
             let shown = isDumb ? String(text.map { $0.isASCII ? $0 : "?" }) : text
-            return String(shown.prefix(max(0, width - 1)))
+            var left = width - 1
+            let fitting = shown.prefix { character in
+                left -= Self.columns(of: character)
+                return left >= 0
+            }
+            return String(fitting)
+        }
+
+        /// How many columns a character takes: those of East Asia, and pictures, take two.
+        private static func columns(of character: Character) -> Int {
+            let wide: [ClosedRange<UInt32>] = [
+                0x1100...0x115F, 0x2E80...0xA4CF, 0xAC00...0xD7A3, 0xF900...0xFAFF, 0xFE30...0xFE6F, 0xFF00...0xFF60,
+                0xFFE0...0xFFE6, 0x1F300...0x1FAFF, 0x20000...0x3FFFD,
+            ]
+            guard let first = character.unicodeScalars.first?.value, first >= 0x1100 else { return 1 }
+            return wide.contains { $0.contains(first) } ? 2 : 1
         }
 
         /// A bar with what it says, cut to one line.

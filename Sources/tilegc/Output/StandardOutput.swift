@@ -17,6 +17,25 @@ final class StandardOutput {
     /// What is written then is dropped, which is no error.
     private(set) var isClosed = false
 
+    /// Whether a reader that does not read is waited for only until the user wants to stop.
+    private let endsWithInterrupt: Bool
+
+    init(endsWithInterrupt: Bool = false) { self.endsWithInterrupt = endsWithInterrupt }
+
+    /// A pipe that says it takes something takes so much at once, and nobody has to wait (POSIX: `PIPE_BUF`).
+    private static let pipeBuffer = 4096
+
+    /// Waits until something can be written; `false` if the user wants to stop first.
+    private static func canWrite() -> Bool {
+        while true {
+            var poller = pollfd(fd: STDOUT_FILENO, events: Int16(POLLOUT), revents: 0)
+            let count = poll(&poller, 1, 100)
+            // What is wrong with it is for the write to say.
+            if count > 0 || count < 0 && errno != EINTR { return true }
+            if Interrupt.isRequested { return false }
+        }
+    }
+
     /// Writes text as it is.
     func write(_ text: String) throws {
         buffer.append(contentsOf: text.utf8)
@@ -42,7 +61,14 @@ final class StandardOutput {
         defer { buffer.removeAll(keepingCapacity: true) }
         var done = 0
         while done < buffer.count, !isClosed {
-            let count = buffer.withUnsafeBytes { platformWrite(STDOUT_FILENO, $0, from: done) }
+            if endsWithInterrupt, !Self.canWrite() {
+                isClosed = true
+                return
+            }
+            let end = endsWithInterrupt ? min(buffer.count, done + Self.pipeBuffer) : buffer.count
+            let count = buffer.withUnsafeBytes {
+                platformWrite(STDOUT_FILENO, UnsafeRawBufferPointer(rebasing: $0[..<end]), from: done)
+            }
             if count >= 0 {
                 done += count
             } else if errno == EPIPE {

@@ -75,7 +75,9 @@ final class WatchedCache {
             (store, watch, identity) = (fresh, StoreWatch(fresh), now)
             events.append(.replaced)
         }
-        let reading = try watch.look()
+        var reading = try watch.look()
+        // What was done in the other one, and in this one before it was opened, is not known.
+        if events == [.replaced] { (reading.puts, reading.evictedBlobs) = (nil, nil) }
         events += reading.events.compactMap { WatchedReading.Event(rawValue: $0.rawValue) }
         return WatchedReading(reading: reading, events: events)
     }
