@@ -201,9 +201,10 @@ package struct Fill: Sendable {
         case (.head(let response, let length, let requestedAt), .asked):
             return head(response, length, requestedAt, now)
         case (.settled, .settling(let response, let length, let intent)): return pass(response, length, intent, now)
+        case (.room(.none), .makingRoom(let response, let length, _)): return withoutRoom(response, length, now)
         case (.room(let room), .makingRoom(let response, let length, let intent)):
-            return handOn(response, length, room == .none ? nil : intent, isRoomCertain: room == .whole, now)
-        case (.tooMuch, .collecting): return stopCollecting()
+            return handOn(response, length, intent, isRoomCertain: room == .whole, now)
+        case (.tooMuch, .collecting(let intent)): return stopCollecting(intent)
         case (.ended, .relaying): return end(.alone, [.tellOwner(.ended)])
         case (.ended, .collecting(let intent)):
             state = .storing(intent)
@@ -291,6 +292,8 @@ package struct Fill: Sendable {
     ) -> [Action] {
         var response = raw
         response.headerFields = raw.headerFields.withoutConnectionFields
+        let isTooLarge = length.map { $0 > Int64(use.storedBodyBytes) } ?? false
+        let intent = isTooLarge || request.method != .get ? nil : intent
         let job =
             Invalidations.superseded(by: raw, to: request, first, use, isStored: intent != nil)
             ?? Invalidations.job(
@@ -307,12 +310,18 @@ package struct Fill: Sendable {
     private mutating func pass(
         _ response: HTTPResponse, _ length: Int64?, _ intent: OriginDecision.StoreIntent?, _ now: HTTPDate
     ) -> [Action] {
-        let isTooLarge = length.map { $0 > Int64(use.storedBodyBytes) } ?? false
-        guard let intent, request.method == .get, !isTooLarge else {
-            return handOn(response, length, nil, isRoomCertain: false, now)
-        }
+        guard let intent else { return handOn(response, length, nil, isRoomCertain: false, now) }
         state = .makingRoom(response, length: length, intent)
         return [.makeRoom(length: isBodiless(response.status.code) ? 0 : length)]
+    }
+
+    /// There is no room for the body: what it would have replaced must not come back when the origin is away.
+    private mutating func withoutRoom(_ response: HTTPResponse, _ length: Int64?, _ now: HTTPDate) -> [Action] {
+        guard let job = Invalidations.superseded(by: response, to: request, first, use, isStored: false) else {
+            return handOn(response, length, nil, isRoomCertain: false, now)
+        }
+        state = .settling(response, length: length, nil)
+        return [.settle([], job)]
     }
 
     /// Hands the head on, and says where the body goes.
@@ -347,8 +356,13 @@ package struct Fill: Sendable {
         return actions + [.route(.relay)]
     }
 
-    private mutating func stopCollecting() -> [Action] {
-        let actions = remember(wasOfUse: false) + [.sendFollowersAway(.alone)]
+    private mutating func stopCollecting(_ intent: OriginDecision.StoreIntent) -> [Action] {
+        // The head is out: this is done while the body goes on.
+        let superseded = Invalidations.superseded(
+            by: HTTPResponse(status: .init(code: intent.metadata.response.status)), to: request, first, use,
+            isStored: false)
+        let settling: [Action] = superseded.map { [.settle([], $0)] } ?? []
+        let actions = settling + remember(wasOfUse: false) + [.sendFollowersAway(.alone)]
         guard hasOwner else { return end(.alone, actions + [.cancelOrigin]) }
         state = .relaying
         return actions + [.route(.relay)]

@@ -22,9 +22,6 @@ package final class StagingBudget: Sendable {
         }
     }
 
-    /// Whether so much is left.
-    package func hasRoom(for bytes: Int) -> Bool { used.withLock { bytes <= limit - $0 } }
-
     /// Gives a part back.
     package func give(_ bytes: Int) { used.withLock { $0 -= bytes } }
 

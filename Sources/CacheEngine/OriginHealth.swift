@@ -61,10 +61,6 @@ package struct OriginSetback: Hashable, Sendable {
         /// It took the question and gave no answer, or answered as a gateway does that got none. It may have trouble with that
         /// question alone.
         case silent
-        /// It had not sent a byte when nobody waited any more.
-        ///
-        /// Says as much of the origin as silence, and nothing of the question: others may have more patience.
-        case unheard
         /// It answered that it has too much to do.
         case overloaded
         /// It answered with an error that may be about the question alone.
@@ -185,7 +181,7 @@ package struct OriginState: Equatable {
             return
         }
         let isBeside = isBeside(probe)
-        let isSilence = [.silent, .unheard, .unconnected].contains(setback.blame)
+        let isSilence = setback.blame == .silent || setback.blame == .unconnected
         if isSilence, let sentAt, answeredAt > sentAt { return }
         guard setback.blame != .none || setback.retryAfter != nil else { return answered(at: now, sentAt: sentAt) }
         last = setback.failure
@@ -434,7 +430,7 @@ package final class OriginHealth: Sendable {
     ) {
         let (now, random) = (ticks(), random())
         state.withLock { state in
-            if setback.blame != .unconnected, setback.blame != .unheard {
+            if setback.blame != .unconnected {
                 state.makeRoom(for: question, now)
                 state.questions[question, default: QuestionState()]
                     .failed(setback, at: now, sentAt: sentAt, random: random, rules.backoff)

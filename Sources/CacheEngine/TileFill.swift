@@ -51,13 +51,13 @@ package struct TileFill: Sendable {
         case cancelled
         /// Nobody waits for it any more.
         ///
-        /// - Parameters:
-        ///   - mayGoOn: Whether it may go on alone, if its request is out.
-        ///   - isHeard: Whether any byte of an answer has come.
-        case deserted(mayGoOn: Bool, isHeard: Bool)
+        /// - Parameter mayGoOn: Whether it may go on alone, if its request is out.
+        case deserted(mayGoOn: Bool)
         /// While it went on alone, somebody has come who waits for it.
         case wanted
         /// It has gone on alone for as long as it may.
+        ///
+        /// - Parameter isHeard: Whether any byte of an answer has come.
         case overdue(isHeard: Bool)
     }
 
@@ -222,8 +222,6 @@ package struct TileFill: Sendable {
     private var probe: UInt64?
     /// The same of the one of several hosts that is tried.
     private var hostProbe: (host: OriginHost, number: UInt64)?
-    /// When the last request was sent (ticks).
-    private var sentAt: UInt64 = 0
     /// Whether it goes on though nobody waits for it: then it sends no further request.
     private var isAlone = false
     /// Why the attempt before failed.
@@ -231,8 +229,6 @@ package struct TileFill: Sendable {
 
     /// The longest that one is kept waiting for another attempt, in nanoseconds.
     private static let longestPause: UInt64 = 5_000_000_000
-    /// A host that has not sent a byte for so many nanoseconds when its request is given up counts as silent.
-    package static let silence: UInt64 = 1_000_000_000
 
     /// - Parameters:
     ///   - stored: What is stored of the tile.
@@ -265,10 +261,10 @@ package struct TileFill: Sendable {
         switch (event, state) {
         case (_, .over): return []
         case (.cancelled, _): return end(.cancelled)
-        case (.deserted(let mayGoOn, let isHeard), .sent):
+        // That a client leaves says nothing of the host: else whoever has no patience closes a slow one to all others.
+        case (.deserted(let mayGoOn), .sent):
             isAlone = mayGoOn && isKept
-            guard !isAlone else { return [] }
-            return isHeard || ticks &- sentAt < Self.silence ? end(.cancelled) : leaveSilent(.unheard)
+            return isAlone ? [] : end(.cancelled)
         // The answer is here: what is left to be done is done soon, and waits for nobody.
         case (.deserted, .checking), (.deserted, .storing), (.deserted, .updating), (.deserted, .dropping):
             isAlone = true
@@ -277,7 +273,7 @@ package struct TileFill: Sendable {
         case (.wanted, _):
             isAlone = false
             return []
-        case (.overdue(let isHeard), .sent) where isAlone: return isHeard ? end(.cancelled) : leaveSilent(.silent)
+        case (.overdue(let isHeard), .sent) where isAlone: return isHeard ? end(.cancelled) : leaveSilent()
         case (.begin(let looksAgain), .idle):
             state = looksAgain ? .looking : .asking
             return [looksAgain ? .lookAgain : .askQuestion]
@@ -314,7 +310,7 @@ package struct TileFill: Sendable {
         case (.slot, .waitingForSlot(let request)):
             hasSlot = true
             // The leave to ask one of the hosts is for all of them.
-            if best != nil, redirects == 0 { return send(request, ticks) }
+            if best != nil, redirects == 0 { return send(request) }
             state = .askingLeave(request)
             return [.askLeave(account)]
         case (.noSlot, .waitingForSlot):
@@ -326,9 +322,9 @@ package struct TileFill: Sendable {
         case (.leave(let leave), .askingLeave(let request)):
             if case .wait(let failure, let until) = leave { return giveUp(.waiting(until: until, failure)) }
             probe = leave.probe
-            return send(request, ticks)
+            return send(request)
         case (.answer(let response, let bytes, let requestedAt), .sent(let request)):
-            return answer(response, bytes, request, requestedAt, now, ticks)
+            return answer(response, bytes, request, requestedAt, now)
         case (.noAnswer(let none), .sent): return failAtHost(.noAnswer(none))
         case (.rest(let rest), .askingRest(let failure)): return fail(failure.with(retryAfter: max(rest, .seconds(1))))
         case (.checked(let objection), .checking(let request, let response, let requestedAt)):
@@ -350,8 +346,8 @@ package struct TileFill: Sendable {
     }
 
     /// The request is given up, and the host has not sent a byte.
-    private mutating func leaveSilent(_ blame: OriginSetback.Blame) -> [Action] {
-        let judgement = OriginHealth.Judgement.failed(OriginSetback(blame, .unreachable))
+    private mutating func leaveSilent() -> [Action] {
+        let judgement = OriginHealth.Judgement.failed(OriginSetback(.silent, .unreachable))
         // The others that stand for it are not blamed.
         let judged = mirror.map { judgeHost($0, judgement) } ?? judge(judgement, isSettled: false)
         return [judged] + end(.cancelled)
@@ -409,9 +405,8 @@ package struct TileFill: Sendable {
         return [.checkTerms(host)]
     }
 
-    private mutating func send(_ request: HTTPRequest, _ ticks: UInt64) -> [Action] {
+    private mutating func send(_ request: HTTPRequest) -> [Action] {
         state = .sent(request)
-        sentAt = ticks
         let share = mirror == nil || hosts.count == 1 ? nil : hosts.count - asked + 1
         return [.send(request, redirectedFrom: host == first ? nil : first, share: share)]
     }
@@ -419,8 +414,7 @@ package struct TileFill: Sendable {
     // MARK: The answer
 
     private mutating func answer(
-        _ response: HTTPResponse, _ bytes: Int, _ request: HTTPRequest, _ requestedAt: HTTPDate, _ now: HTTPDate,
-        _ ticks: UInt64
+        _ response: HTTPResponse, _ bytes: Int, _ request: HTTPRequest, _ requestedAt: HTTPDate, _ now: HTTPDate
     ) -> [Action] {
         let status = response.status.code
         if status >= 500 || status == 429, mirror != nil {
@@ -428,7 +422,7 @@ package struct TileFill: Sendable {
         }
         // It is no longer one that is asked last.
         let noted = mirror.map { [judgeHost($0, .answered)] } ?? []
-        return noted + take(response, bytes, request, requestedAt, now, ticks)
+        return noted + take(response, bytes, request, requestedAt, now)
     }
 
     private mutating func judgeHost(_ host: OriginHost, _ judgement: OriginHealth.Judgement) -> Action {
@@ -438,13 +432,12 @@ package struct TileFill: Sendable {
     }
 
     private mutating func take(
-        _ response: HTTPResponse, _ bytes: Int, _ request: HTTPRequest, _ requestedAt: HTTPDate, _ now: HTTPDate,
-        _ ticks: UInt64
+        _ response: HTTPResponse, _ bytes: Int, _ request: HTTPRequest, _ requestedAt: HTTPDate, _ now: HTTPDate
     ) -> [Action] {
         let status = response.status.code
-        if Redirect.isOne(status) { return redirect(response, request, ticks) }
+        if Redirect.isOne(status) { return redirect(response, request) }
         switch status {
-        case 304: return notModified(response, request, requestedAt, now, ticks)
+        case 304: return notModified(response, request, requestedAt, now)
         case 200, 203:
             guard bytes <= use.storedBodyBytes else {
                 return fail(
@@ -466,7 +459,7 @@ package struct TileFill: Sendable {
     /// The host has answered, and only another request would bring the tile, which nobody waits for.
     private mutating func stop() -> [Action] { [judge(.answered, isSettled: false)] + end(.cancelled) }
 
-    private mutating func redirect(_ response: HTTPResponse, _ request: HTTPRequest, _ ticks: UInt64) -> [Action] {
+    private mutating func redirect(_ response: HTTPResponse, _ request: HTTPRequest) -> [Action] {
         guard !isAlone else { return stop() }
         guard redirects < Redirect.most else {
             return fail(.unusable(.redirect, "redirected more than \(Redirect.most) times", host: host))
@@ -475,7 +468,7 @@ package struct TileFill: Sendable {
         switch Redirect.next(response, to: request, harmless: harmless) {
         case .refuse(let why): return fail(.unusable(.redirect, "sent \(why)", host: host))
         case .follow(let next):
-            guard next.originName != origin else { return send(next, ticks) }
+            guard next.originName != origin else { return send(next) }
             // Another host has limits, terms and failures of its own.
             let judged = judge(.answered, isSettled: false)
             return [judged] + leaveHost() + approach(next)
@@ -483,7 +476,7 @@ package struct TileFill: Sendable {
     }
 
     private mutating func notModified(
-        _ response: HTTPResponse, _ request: HTTPRequest, _ requestedAt: HTTPDate, _ now: HTTPDate, _ ticks: UInt64
+        _ response: HTTPResponse, _ request: HTTPRequest, _ requestedAt: HTTPDate, _ now: HTTPDate
     ) -> [Action] {
         guard let stored, request.headerFields.isConditional else {
             return fail(.unusable(.notModified, "answered 304 to a request without conditions", host: host))
@@ -495,7 +488,7 @@ package struct TileFill: Sendable {
             var plain = request
             plain.headerFields[.ifNoneMatch] = nil
             plain.headerFields[.ifModifiedSince] = nil
-            return send(plain, ticks)
+            return send(plain)
         }
         let record = use.refreshed(known, by: response, to: request, requestedAt: requestedAt, receivedAt: now).record
         state = .updating(record)

@@ -154,8 +154,10 @@ extension StoredBody {
 
 extension Candidate {
     /// A stored tile with all of its bytes.
-    package convenience init(_ tile: StoredTile) {
+    ///
+    /// - Parameter owner: What accounts for them.
+    package convenience init(_ tile: StoredTile, _ owner: HeldBody? = nil) {
         let body = tile.data.map { StoredBody.memory($0) } ?? .none
-        self.init(key: tile.entry.key, OpenedTile(entry: tile.entry, body: body), nil)
+        self.init(key: tile.entry.key, OpenedTile(entry: tile.entry, body: body), owner)
     }
 }

@@ -126,7 +126,7 @@ final class Parts: Sendable {
     /// and the store is left open. A cache is whole however the process ends.
     func shutdown() async throws {
         let patience = configuration.limits.shutdown
-        try await generic.quiesce()
+        try await generic.quiesce(grace: TimeAmount(patience))
         tiles.giveUpFills()
         let end = ContinuousClock.now + patience
         let unfinished = await worker.shutdown(within: patience)

@@ -69,7 +69,7 @@ package final class StoreWatch {
             let before = last.lines.value(in: tables)
             reading.puts = before.map { lines.puts &- $0.puts }
             reading.evictedBlobs = before.map { lines.removed &- $0.removed }
-            if manifest.newest != last.checkpoint { reading.events.append(.compacted) }
+            if manifest.newest > last.checkpoint { reading.events.append(.compacted) }
             if before == nil { reading.events.append(.reloaded) }
             // Tables that are loaded anew count the damage that is left.
             if damaged > (before == nil ? 0 : last.damaged) { reading.events.append(.damaged) }

@@ -30,6 +30,13 @@ enum Interrupt {
     /// Whether the user wants the command to stop.
     static var isRequested: Bool { flag != 0 }
 
+    /// Milliseconds of a clock that never goes back.
+    static func milliseconds() -> Int {
+        var now = timespec()
+        clock_gettime(CLOCK_MONOTONIC, &now)
+        return now.milliseconds
+    }
+
     /// Waits so long; `false` as soon as the user wants the command to stop.
     static func wait(milliseconds: Int) -> Bool {
         var now = timespec()

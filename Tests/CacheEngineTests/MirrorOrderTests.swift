@@ -55,7 +55,7 @@ struct MirrorOrderTests {
         #expect(health.rest(of: [own, b, try host("https://c")]) == .zero)
     }
 
-    @Test(arguments: [OriginSetback.Blame.unconnected, .silent, .unheard, .overloaded, .error, .none])
+    @Test(arguments: [OriginSetback.Blame.unconnected, .silent, .overloaded, .error, .none])
     func aHostThatRestsIsAskedLast(blame: OriginSetback.Blame) throws {
         fail(own, at: 0, blame)
         #expect(order(at: second) == "b c own")

@@ -21,7 +21,7 @@ extension TileFill.Action {
         case .orderHosts(let own): "order hosts after \(own.name)"
         case .judgeHost(let host, .answered, let probe): host.name + " is well" + (probe == nil ? "" : " again")
         case .judgeHost(let host, .failed(let setback), let probe):
-            host.name + (setback.blame == .unheard ? " is unheard" : " rests")
+            host.name + " rests"
                 + (setback.retryAfter.map { " \($0.components.seconds) s" } ?? "") + (probe == nil ? "" : " again")
         case .abandonHostProbe(let host, _): "abandon probe of \(host.name)"
         case .countFailover: "next"
@@ -355,24 +355,24 @@ struct TileFillTests {
 
     /// Clients that leave a page of tiles must not have them fetched again for the next one.
     @Test func whatIsOnItsWayIsStoredThoughNobodyWaits() {
-        let alone = sent + [.deserted(mayGoOn: true, isHeard: false)]
+        let alone = sent + [.deserted(mayGoOn: true)]
         #expect(
             run(alone + [answer(200), .checked(objection: nil), .stored]).suffix(4)
                 == ["", "check", "store", "a is there, tile too, give slot, end: tile kept"])
-        #expect(run(sent + [.deserted(mayGoOn: false, isHeard: true)]).last == "give slot, end: cancelled")
+        #expect(run(sent + [.deserted(mayGoOn: false)]).last == "give slot, end: cancelled")
         // What has arrived is stored in any case.
         #expect(
-            run(sent + [answer(200), .deserted(mayGoOn: false, isHeard: true), .checked(objection: nil), .stored]).last
+            run(sent + [answer(200), .deserted(mayGoOn: false), .checked(objection: nil), .stored]).last
                 == "a is there, tile too, give slot, end: tile kept")
         // What has not been asked for is not.
         for count in 1..<sent.count {
-            let end = run(Array(sent.prefix(count)) + [.deserted(mayGoOn: true, isHeard: false)]).last
+            let end = run(Array(sent.prefix(count)) + [.deserted(mayGoOn: true)]).last
             #expect(end?.hasSuffix("end: cancelled") == true, "\(count): \(end ?? "")")
         }
     }
 
     @Test func noRequestIsSentForNobody() {
-        let alone: [Event] = sent + [.deserted(mayGoOn: true, isHeard: false)]
+        let alone: [Event] = sent + [.deserted(mayGoOn: true)]
         for place in ["/3", "https://b/2"] {
             #expect(
                 run(alone + [answer(302, [.location: place])]).last == "a is there, give slot, end: cancelled")
@@ -383,30 +383,21 @@ struct TileFillTests {
             run(stored, alone + [answer(304, [.eTag: "\"2\""])]).last == "a is there, give slot, end: cancelled")
         let none = Event.noAnswer(TileFill.NoAnswer(OriginSetback(.silent, .unreachable), mayPass: true))
         #expect(
-            run(Self.mirrored, sentToFirst + [.deserted(mayGoOn: true, isHeard: false), none]).last
+            run(Self.mirrored, sentToFirst + [.deserted(mayGoOn: true), none]).last
                 == "a rests, give slot, end: cancelled", "the others are not asked, and not blamed")
         // Somebody has come who waits for it.
         #expect(run(alone + [.wanted, answer(302, [.location: "/3"])]).last == "send /3")
     }
 
+    /// One client that asked for five tiles and left after a second closed a slow host to everybody.
+    @Test func thatAClientLeavesSaysNothingOfTheHost() {
+        #expect(run(sent + [.deserted(mayGoOn: false)]).last == "give slot, end: cancelled")
+        #expect(run(Self.mirrored, sentToFirst + [.deserted(mayGoOn: false)]).last == "give slot, end: cancelled")
+    }
+
     /// Else a host that hangs would be asked first for ever, as long as no client waits for its time-out.
-    @Test func aHostThatHasNotSentAByteInASecondIsSilent() {
-        func left(_ fill: TileFill, _ events: [Event], after ticks: UInt64, isHeard: Bool) -> String? {
-            var fill = fill
-            for event in events { _ = fill.on(event, at: Self.now, ticks: 5) }
-            return fill.on(.deserted(mayGoOn: false, isHeard: isHeard), at: Self.now, ticks: 5 + ticks).map(\.word)
-                .joined(separator: ", ")
-        }
-        let plain = Self.fill()
-        #expect(
-            left(plain, sent, after: TileFill.silence, isHeard: false) == "a failed: unheard, give slot, end: cancelled"
-        )
-        #expect(left(plain, sent, after: TileFill.silence - 1, isHeard: false) == "give slot, end: cancelled")
-        #expect(left(plain, sent, after: TileFill.silence, isHeard: true) == "give slot, end: cancelled")
-        #expect(
-            left(Self.mirrored, sentToFirst, after: TileFill.silence, isHeard: false)
-                == "a is unheard, give slot, end: cancelled")
-        let alone: [Event] = [.deserted(mayGoOn: true, isHeard: false)]
+    @Test func aHostThatHasNotSentAByteToOneWithoutClientsIsSilent() {
+        let alone: [Event] = [.deserted(mayGoOn: true)]
         #expect(run(sent + alone + [.overdue(isHeard: false)]).last == "a failed: silent, give slot, end: cancelled")
         #expect(run(sent + alone + [.overdue(isHeard: true)]).last == "give slot, end: cancelled")
         #expect(
@@ -485,7 +476,7 @@ struct TileFillTests {
             if random.oneIn(12) {
                 let isOut = fill.isOut
                 let besides = random.pick([
-                    Event.deserted(mayGoOn: isOut && random.oneIn(2), isHeard: random.oneIn(2)), .wanted,
+                    Event.deserted(mayGoOn: isOut && random.oneIn(2)), .wanted,
                     .overdue(isHeard: random.oneIn(2)),
                 ])
                 if case .deserted = besides { isAlone = true }

@@ -271,4 +271,17 @@ struct RemovedFolderTests {
         #expect(try other.read(real.lab.key(3)) == nil)
         other.simulateKill()
     }
+
+    /// Blobs were written through a link that took the place of a shard's folder after its first use.
+    @Test func aShardThatBecameALinkWasWrittenThrough() throws {
+        let real = try RealLab()
+        try real.put(0)
+        let shard = real.lab.digest(0).path.dropLast(65)
+        let next = try #require((1..<5000).first { real.lab.digest($0).path.hasPrefix(shard) })
+        try real.replace(String(shard), with: ["notes.txt"])
+        real.lab.clock.advance(nanoseconds: 2_000_000_000)
+        let error = #expect(throws: StoreError.self) { try real.put(next) }
+        #expect(error?.code == .damaged && error?.message.contains(shard) == true, "\(String(describing: error))")
+        #expect(try real.left() == ["notes.txt"])
+    }
 }

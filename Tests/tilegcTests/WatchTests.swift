@@ -39,7 +39,7 @@ struct WatchTests {
 
     /// Runs a loop without time: before each look but the first, something is done.
     private func run(
-        _ form: WatchLoop.Form, width: Int = 100, height: Int = 24, readers: Int = .max,
+        _ form: WatchLoop.Form, width: Int = 100, height: Int = 24, readers: Int = .max, lookTakes: Int = 0,
         doing steps: [() throws -> Void]
     ) throws -> Written {
         let written = Written()
@@ -58,7 +58,7 @@ struct WatchTests {
                 guard let step = left.popFirst() else { return false }
                 do { try step() } catch { failure = error }
                 return failure == nil
-            })
+            }, clock: { written.waits.reduce(0) { $0 + $1 + lookTakes } })
         try loop.run()
         if let failure { throw failure }
         return written
@@ -229,6 +229,12 @@ struct WatchTests {
         _ = child.hasEnded(within: 1000)
         child.send(SIGTERM)
         #expect(try child.wait().status == 0)
+    }
+
+    /// Puts were divided by the interval, however long it was since the last look.
+    @Test func aRateIsThatOfTheTimeThatHasPassed() throws {
+        let text = try run(.screen, lookTakes: 8000, doing: [{ try put(20) }]).texts.last ?? ""
+        #expect(text.contains("2.0/s, 20 since the start"), "\(text)")
     }
 
     @Test func aRowOfWideCharactersIsCutToTheTerminal() {

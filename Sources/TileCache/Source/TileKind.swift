@@ -63,7 +63,7 @@ extension TileKind {
             // Whether named or not, and applied twice by some: what counts is what is inside.
             guard isWhole else { return nil }
             var gzip = Gzip.look(through: body, keeping: Self.lookedAt, limit: Self.largestContent)
-            if gzip.end == .whole, Gzip.isMarked(gzip.start), let once = Gzip.decode(body, limit: Self.largestContent) {
+            if gzip.end == .whole, Gzip.isMarked(gzip.start), let once = Gzip.decode(body, limit: Self.largestPicture) {
                 gzip = Gzip.look(through: once, keeping: Self.lookedAt, limit: Self.largestContent)
             }
             if gzip.start.isEmpty, gzip.end == .broken { return "gzip that holds nothing" }

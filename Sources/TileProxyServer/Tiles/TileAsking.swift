@@ -100,8 +100,7 @@ final class TileAsking: @unchecked Sendable {
     private func wasDeserted() {
         // The proxy goes down: nothing more is to be stored.
         guard !service.flights.isClosed else { return take(.cancelled) }
-        let isHeard = call?.hasBegun ?? false
-        take(.deserted(mayGoOn: fill.isOut && goOnAlone(), isHeard: isHeard))
+        take(.deserted(mayGoOn: fill.isOut && goOnAlone()))
     }
 
     /// Takes a place among those that go on though nobody waits for them.
@@ -350,6 +349,8 @@ final class TileAsking: @unchecked Sendable {
         } then: { why, hashed in
             self.hashed = hashed
             self.blob = hashed?.digest
+            // Who has come meanwhile gets a further attempt where this one is no tile.
+            if self.loneEnd != nil { _ = self.isFollowedAgain() }
             self.take(.checked(objection: why))
         }
     }

@@ -76,7 +76,15 @@ final class TileLoop {
         guard let held = service.held.tile(key),
             held.entry.metadata.storedAt >= stored?.entry.metadata.storedAt ?? .distantPast
         else { return Found(lookup: stored.map { .found(Candidate(key: key, $0, nil)) } ?? .miss) }
-        return Found(lookup: .found(Candidate(held)), isHeld: true)
+        // One that is large counts for as long as its client reads it, also when others have taken its place here.
+        var owner: HeldBody?
+        if let data = held.data, data.count > Candidate.wholeUpTo {
+            owner = HeldBody(data, within: service.budget)
+            guard owner != nil else {
+                return Found(lookup: stored.map { .found(Candidate(key: key, $0, nil)) } ?? .miss)
+            }
+        }
+        return Found(lookup: .found(Candidate(held, owner)), isHeld: true)
     }
 
     // MARK: Asking

@@ -58,7 +58,7 @@ package final class TileService: Sendable {
         let worker = worker ?? StoreWorker(store: store)
         self.worker = worker
         decoder = TileDecoder(on: worker.computing)
-        loneFills = LoneFills(most: configuration.limits.requestsPerHost / 4)
+        loneFills = LoneFills(most: max(1, configuration.limits.requestsPerHost / 4))
         self.lonePatience = lonePatience
         slots = OriginSlots(perOrigin: configuration.limits.requestsPerHost)
         health = OriginHealth(.tiles(Backoff()), ticks: clock.ticks, random: clock.random)

@@ -103,7 +103,7 @@ struct BlobReader: Sendable {
     /// length, no plain file, or, where it is hashed, has other bytes.
     func open(_ digest: BlobDigest, size: Int, hashes: Bool) throws(FileError) -> BlobFile? {
         if let file = shared.file(digest) {
-            if try file.isInPlace() {
+            if file.size == size, try file.isInPlace() {
                 guard hashes else { return file }
                 if try file.hashes(to: digest) { return file }
             }

@@ -3,6 +3,8 @@ struct ShardFolders: Sendable {
     private let files: any FileSystem
     private let isDurable: Bool
     private let known = Locked([Bool](repeating: false, count: 256))
+    /// Since when what is known is known (ticks).
+    private let knownSince = Locked<UInt64>(0)
 
     init(_ files: any FileSystem, isDurable: Bool) {
         self.files = files
@@ -23,6 +25,18 @@ struct ShardFolders: Sendable {
         }
         if isDurable { try files.syncFolder("objects") }
         known.withLock { $0[Int(shard)] = true }
+    }
+
+    /// Forgets what has been known for a second: something else may have taken the place of a folder.
+    ///
+    /// - Parameter now: The clock's ticks.
+    func lookAgainIfDue(at now: UInt64) {
+        let isDue = knownSince.withLock { since in
+            guard now &- since >= 1_000_000_000 else { return false }
+            since = now
+            return true
+        }
+        if isDue { forget() }
     }
 
     /// Forgets what is known: the folders may be others, or gone.

@@ -24,7 +24,7 @@ extension Ledger {
     /// Whether the journal may have grown, or was removed under a store that may not write.
     func hasNews() throws(FileError) -> Bool {
         guard let journal else { return false }
-        if awaitedGeneration != nil || mustLoad || skippedIn != nil { return true }
+        if awaitedGeneration != nil || mustLoad || hasLeftSkipped { return true }
         if try files.length(of: journal) > offset { return true }
         // Others find that out when they take the lock.
         guard readOnly else { return false }
@@ -39,9 +39,12 @@ extension Ledger {
         if mustLoad { return false }
         // Lines may turn out to be more than the tables can number.
         guard try readOn(target, underLock: underLock), !mustLoad else { return false }
-        if let skippedIn, try files.newestCheckpoint() ?? 0 > skippedIn { mustLoad = true }
+        if hasLeftSkipped, let skippedIn, try files.newestCheckpoint() ?? 0 > skippedIn { mustLoad = true }
         return !mustLoad
     }
+
+    /// Whether a line was skipped in a journal before this one: what it said stands in the next checkpoint.
+    private var hasLeftSkipped: Bool { skippedIn.map { $0 < generation } ?? false }
 
     private func readOn(_ target: Target, underLock: Bool) throws -> Bool {
         needsJudgement = false

@@ -24,6 +24,7 @@ extension TileStore {
         // A durable store may have synced the file that is replaced, and counts on that: its successor is synced too.
         let isReplacing = !isDurable && tables.read { t, _ in t.find(digest) != nil }
         if !request.isPlaced {
+            blobs.shards.lookAgainIfDue(at: environment.coarseTicks())
             try blobs.shards.prepare(digest.shard)
             if isReplacing, let staged = request.staged { try blobs.syncStaged(staged) }
             if try request.staged != nil || !isMadeInPlace(request) || !makeInPlace(request, digest, folder) {
@@ -83,6 +84,7 @@ extension TileStore {
         }
         guard places.count >= Self.fewestTogether, let folder = try ledger.confirmFolder() else { return false }
         try markUnsynced(ledger)
+        blobs.shards.lookAgainIfDue(at: environment.coarseTicks())
         for place in places { if let digest = requests[place].digest { try blobs.shards.prepare(digest.shard) } }
         let (blobs, share) = (blobs, 4)
         // Each place is one share's alone, and all have come back when this returns.

@@ -24,9 +24,14 @@ struct WatchLoop {
     let write: (String) throws -> Bool
     /// Waits so many milliseconds; `false` when the user wants to stop.
     let wait: (Int) -> Bool
+    /// Milliseconds of a clock that never goes back.
+    let clock: () -> Int
 
     // What was drawn last: how many lines.
     private var drawn = 0
+    private var lastLook: Int?
+    // How long it is since the look before the last one: a look may take long, and the process may have been stopped.
+    private var passed = 0
     private var puts = 0
     private var evictedBlobs = 0
     private var lastEvent: (at: Timestamp, text: String)?
@@ -34,7 +39,7 @@ struct WatchLoop {
     init(
         cache: String, form: Form, interval: Int, look: @escaping () throws -> WatchedReading,
         screen: @escaping () -> Progress.Screen, write: @escaping (String) throws -> Bool,
-        wait: @escaping (Int) -> Bool
+        wait: @escaping (Int) -> Bool, clock: @escaping () -> Int = Interrupt.milliseconds
     ) {
         self.cache = cache
         self.form = form
@@ -43,6 +48,7 @@ struct WatchLoop {
         self.screen = screen
         self.write = write
         self.wait = wait
+        self.clock = clock
     }
 
     private static let hidesCursor = "\u{1B}[?25l"
@@ -63,6 +69,9 @@ struct WatchLoop {
     private mutating func repeatedly() throws {
         repeat {
             let seen = try look()
+            let now = clock()
+            passed = now - (lastLook ?? now)
+            lastLook = now
             puts += seen.reading.puts ?? 0
             evictedBlobs += seen.reading.evictedBlobs ?? 0
             if !seen.events.isEmpty {
@@ -109,8 +118,9 @@ struct WatchLoop {
     private func rows(_ seen: WatchedReading) -> [String] {
         let reading = seen.reading
         let seconds = Double(interval) / 1000
+        let elapsed = passed > 0 ? Double(passed) / 1000 : seconds
         func changes(_ number: Int?, _ all: Int) -> String {
-            let rate = number.map { "\(Figure.decimal(Double($0) / seconds, 1))/s" } ?? "not known"
+            let rate = number.map { "\(Figure.decimal(Double($0) / elapsed, 1))/s" } ?? "not known"
             return "\(rate), \(Figure.count(all)) since the start"
         }
         let counted =
