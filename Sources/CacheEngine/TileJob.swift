@@ -158,6 +158,6 @@ extension Candidate {
     /// - Parameter owner: What accounts for them.
     package convenience init(_ tile: StoredTile, _ owner: HeldBody? = nil) {
         let body = tile.data.map { StoredBody.memory($0) } ?? .none
-        self.init(key: tile.entry.key, OpenedTile(entry: tile.entry, body: body), owner)
+        self.init(key: tile.entry.key, OpenedTile(entry: tile.entry, body: body), nil, owner: owner)
     }
 }

@@ -40,6 +40,7 @@ extension Ledger {
         let position = state.position
         (generation, offset) = (position.journal, Int64(position.offset))
         (lastChecksum, awaitedGeneration) = (UInt32(truncatingIfNeeded: position.lastChecksum), nil)
+        // What was counted in other tables is no damage of these, and what the image counts was skipped in its journal.
         damagedLines = 0
         (damagedLines, needsJudgement, chainBytes) = (Int(clamping: state.damagedLines), false, chain)
         checkpointGeneration = newest

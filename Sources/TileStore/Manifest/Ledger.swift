@@ -155,7 +155,7 @@ final class Ledger {
     /// does for holders that append.
     @inline(__always)
     func hasLostJournal() throws(FileError) -> Bool {
-        // One that was read to its end may have been replaced by a newer checkpoint; then that has been loaded.
+        // A journal that leads on to another one may be gone: the checkpoint after it has all that it said.
         guard let journal, awaitedGeneration == nil || mustLoad else { return false }
         let now = environment.coarseTicks()
         if let journalSeen, now &- journalSeen < 10_000_000 { return false }
