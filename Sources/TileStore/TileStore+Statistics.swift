@@ -15,15 +15,16 @@ extension TileStore {
                 guard name != "reserve", let status = try files.status(at: "manifest/" + name) else { continue }
                 let size = Int(status.size)
                 figures.all += size
-                if let n = Ledger.generation(of: name, "checkpoint-", ".json") {
+                if Ledger.generation(of: name, "checkpoint-", ".json") != nil {
                     figures.checkpoint += size
-                    figures.newest = max(figures.newest, n)
                 } else if Ledger.generation(of: name, "journal-", ".jsonl") != nil {
                     figures.journal += size
                 } else if Ledger.generation(of: name, "index-", ".bin") != nil {
                     figures.image += size
                 }
             }
+            // Files of that name that the store did not write are passed over.
+            figures.newest = try files.newestCheckpoint() ?? 0
         } catch { throw StoreError(error, in: files.location) }
         return figures
     }

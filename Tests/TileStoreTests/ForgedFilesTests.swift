@@ -133,11 +133,13 @@ struct ForgedFilesTests {
         #expect(try lab.store.snapshot().entries.count == 19)
     }
 
-    @Test("A compaction after numbers that leapt writes a checkpoint that the next opening reads")
-    func numbersThatLeapt() throws {
+    @Test(
+        "A compaction after numbers that leapt writes a checkpoint that the next opening reads",
+        arguments: [2, 15] as [UInt64])
+    func numbersThatLeapt(leaps: UInt64) throws {
         let lab = try Lab()
         try lab.put(0..<3)
-        for use in [(1 as UInt64) << 44 - 1, 1 << 45 - 5] {
+        for use in (1...leaps).map({ $0 << 44 - $0 }) {
             lab.disk.corrupt(lab.journal) {
                 $0 += Self.line("{\"uses\":[\"lab/12/0/0\"],\"use\":\(use),\"at\":5") + [10]
             }

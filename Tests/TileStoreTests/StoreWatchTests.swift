@@ -89,6 +89,19 @@ struct StoreWatchTests {
         #expect((3...6).contains(watch.walks), "\(watch.walks)")
     }
 
+    /// A file that the store did not write showed as a compaction, and real ones after it did not.
+    @Test func aForeignCheckpointIsNoCompaction() throws {
+        let lab = try Lab()
+        try lab.put(0..<5)
+        let (reader, watch) = try Self.watch(lab)
+        defer { reader.simulateKill() }
+        _ = try watch.look()
+        lab.disk.plant("manifest/checkpoint-77.json", [1, 2, 3])
+        #expect(try watch.look().events == [])
+        _ = try lab.store.compact()
+        #expect(try watch.look().events == [.compacted])
+    }
+
     @Test func aCompactionIsFollowedAndTwoAreSaid() throws {
         let lab = try Lab()
         try lab.put(0..<5)

@@ -17,7 +17,7 @@ struct CheckpointHeader {
             let object = (Array(line[..<end]) + [0x7D]).withUnsafeBytes({ JSONValue($0) })?.object
         else { return nil }
         guard let number = object["checkpoint"]?.unsigned, let sequence = object["sequence"]?.unsigned,
-            sequence < Tables.recencyEnd, let nextSet = object["nextSet"]?.unsigned,
+            sequence <= Tables.recencyEnd, let nextSet = object["nextSet"]?.unsigned,
             nextSet <= UInt64(TableBounds.sets)
         else { return nil }
         (self.number, self.sequence, self.nextSet) = (number, sequence, UInt32(nextSet))
