@@ -32,6 +32,17 @@ package final class HeldTiles: Sendable {
             if tiles.isEmpty { line = Queue() }
         }
 
+        /// Drops what has been held for long enough: not only what is asked for, which may never be.
+        mutating func dropExpired(at now: UInt64) {
+            while let next = line.first {
+                if let held = tiles[next.key], held.number == next.number {
+                    guard held.until <= now else { return }
+                    remove(next.key)
+                }
+                _ = line.popFirst()
+            }
+        }
+
         /// Drops what has been replaced or removed since.
         mutating func shortenLine() {
             var shorter = Queue<(key: TileKey, number: UInt64)>()
@@ -66,13 +77,11 @@ package final class HeldTiles: Sendable {
 
     /// A tile that could not be stored.
     package func tile(_ key: TileKey) -> StoredTile? {
-        let found = state.withLock { $0.tiles.isEmpty ? nil : $0.tiles[key] }
-        guard let found else { return nil }
-        guard ticks() < found.until else {
-            state.withLock { if $0.tiles[key]?.number == found.number { $0.remove(key) } }
-            return nil
+        state.withLock { state -> StoredTile? in
+            guard !state.tiles.isEmpty else { return nil }
+            state.dropExpired(at: ticks())
+            return state.tiles[key]?.tile
         }
-        return found.tile
     }
 
     /// Keeps a tile in place of any other under its key.

@@ -126,10 +126,10 @@ final class Parts: Sendable {
     /// and the store is left open. A cache is whole however the process ends.
     func shutdown() async throws {
         let patience = configuration.limits.shutdown
+        let end = ContinuousClock.now + patience
         try await generic.quiesce(grace: TimeAmount(patience))
         tiles.giveUpFills()
-        let end = ContinuousClock.now + patience
-        let unfinished = await worker.shutdown(within: patience)
+        let unfinished = await worker.shutdown(within: max(.seconds(1), end - .now))
         await transport.shutdown()
         guard unfinished == StoreWorker.Unfinished() else {
             logger.error(

@@ -36,4 +36,16 @@ struct HeldTilesTests {
         #expect(try held.tile(key(1)) == nil)
         #expect(held.count == 0 && held.bytes == 0)
     }
+
+    /// What nobody asked for again stayed for good.
+    @Test func whatNobodyAsksForGoesToo() throws {
+        let held = HeldTiles(ticks: clock.cacheClock.ticks)
+        for number in 0..<10 { held.hold(Data(count: 1 << 20), try key(number), metadata) }
+        clock.advance(seconds: 200)
+        held.hold(Data([1]), try key(20), metadata)
+        clock.advance(seconds: 100)
+        #expect(try held.tile(key(20)) != nil && held.count == 1 && held.bytes < 1 << 20)
+        clock.advance(seconds: 200)
+        #expect(try held.tile(key(30)) == nil && held.count == 0 && held.bytes == 0)
+    }
 }
