@@ -233,7 +233,7 @@ struct WatchTests {
 
     /// Puts were divided by the interval, however long it was since the last look.
     @Test func aRateIsThatOfTheTimeThatHasPassed() throws {
-        let text = try run(.screen, lookTakes: 8000, doing: [{ try put(20) }]).texts.last ?? ""
+        let text = try run(.screen, lookTakes: 8000, doing: [{ try put(20) }]).text
         #expect(text.contains("2.0/s, 20 since the start"), "\(text)")
     }
 
