@@ -107,7 +107,7 @@ struct BlobReader: Sendable {
                 guard hashes else { return file }
                 if try file.hashes(to: digest) { return file }
             }
-            // Another file is in the blob's place by now, or none.
+            // Another file is in the blob's place by now, or none, or this one is damaged.
             shared.forget(digest)
         }
         guard let file = try openInPlace(digest, size: size, hashes: hashes) else { return nil }

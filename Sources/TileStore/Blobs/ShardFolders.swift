@@ -2,9 +2,13 @@
 struct ShardFolders: Sendable {
     private let files: any FileSystem
     private let isDurable: Bool
-    private let known = Locked([Bool](repeating: false, count: 256))
-    /// Since when what is known is known (ticks).
-    private let knownSince = Locked<UInt64>(0)
+    private let known = Locked(Known())
+
+    private struct Known {
+        var isThere = [Bool](repeating: false, count: 256)
+        /// Since when that is known (ticks).
+        var since: UInt64 = 0
+    }
 
     init(_ files: any FileSystem, isDurable: Bool) {
         self.files = files
@@ -17,30 +21,27 @@ struct ShardFolders: Sendable {
 
     /// Makes sure that a shard's folder is there, and that it is one: blobs are never written through a planted link.
     func prepare(_ shard: UInt8) throws {
-        if known.withLock({ $0[Int(shard)] }) { return }
+        if known.withLock({ $0.isThere[Int(shard)] }) { return }
         let path = Self.path(shard)
         if try !files.makeFolder(path), let status = try files.status(at: path), status.kind != .folder {
             throw StoreError(
                 .damaged, "\(files.location)/\(path) is no folder; remove it, then run tilegc verify --repair")
         }
         if isDurable { try files.syncFolder("objects") }
-        known.withLock { $0[Int(shard)] = true }
+        known.withLock { $0.isThere[Int(shard)] = true }
     }
 
     /// Forgets what has been known for a second: something else may have taken the place of a folder.
     ///
     /// - Parameter now: The clock's ticks.
     func lookAgainIfDue(at now: UInt64) {
-        let isDue = knownSince.withLock { since in
-            guard now &- since >= 1_000_000_000 else { return false }
-            since = now
-            return true
+        known.withLock { known in
+            if now &- known.since >= 1_000_000_000 { known = Known(since: now) }
         }
-        if isDue { forget() }
     }
 
     /// Forgets what is known: the folders may be others, or gone.
-    func forget() { known.withLock { $0 = [Bool](repeating: false, count: 256) } }
+    func forget() { known.withLock { $0 = Known(since: $0.since) } }
 
     /// Syncs the names in a shard.
     func sync(_ shard: UInt8) throws(FileError) { try files.syncFolder(Self.path(shard)) }

@@ -16,7 +16,8 @@ final class StagedFile: Sendable {
         for _ in 0..<16 {
             let path = names.next() + ending
             // Closed when it is let go.
-            let staged = StagedFile(files, try files.openStaged(path), path)
+            let file = try files.inStaging { () throws(FileError) in try files.open(path, .createBlob) }
+            let staged = StagedFile(files, file, path)
             // An opening that saw it before it was locked has the lock, or has removed it.
             do throws(FileError) {
                 if try staged.takeLock() { return staged }
@@ -74,16 +75,5 @@ final class StagedFile: Sendable {
 
     private func named(_ error: FileError) -> FileError {
         FileError(error.operation, files.location + "/" + path, error.number)
-    }
-}
-
-extension FileSystem {
-    /// Makes a file in `staging/`, and the folder if it is gone.
-    func openStaged(_ path: String, _ mode: OpenMode = .createBlob) throws(FileError) -> OpenFile {
-        do throws(FileError) { return try open(path, mode) } catch {
-            // The folder may be gone with the rest of a purged cache; anything else is the caller's to know.
-            guard error.number == Errno.noEntry, try makeFolder("staging") else { throw error }
-            return try open(path, mode)
-        }
     }
 }

@@ -22,13 +22,7 @@ struct StagingFolder: Sendable {
         let path = names.next()
         let failure = data.withUnsafeBytes { bytes -> FileError? in
             do throws(FileError) {
-                do throws(FileError) {
-                    try files.createFile(path, bytes, sync: sync)
-                } catch {
-                    // The folder may be gone with the rest of a purged cache; anything else is the caller's to know.
-                    guard error.number == Errno.noEntry, try files.makeFolder("staging") else { throw error }
-                    try files.createFile(path, bytes, sync: sync)
-                }
+                try files.inStaging { () throws(FileError) in try files.createFile(path, bytes, sync: sync) }
                 return nil
             } catch { return error }
         }
@@ -94,5 +88,17 @@ final class StagingNames: Sendable {
             return $0
         }
         return prefix + String(number, radix: 36)
+    }
+}
+
+extension FileSystem {
+    /// Makes a file in `staging/`; if the folder is gone with the rest of a purged cache, makes that and tries once more.
+    func inStaging<R>(_ make: () throws(FileError) -> R) throws(FileError) -> R {
+        do throws(FileError) { return try make() } catch {
+            guard error.number == Errno.noEntry else { throw error }
+            // Another thread, or another process, may have made it meanwhile.
+            _ = try makeFolder("staging")
+            return try make()
+        }
     }
 }

@@ -52,7 +52,9 @@ package final class Compaction {
             return (ledger.generation, ledger.loads, isEmpty, isOverdue)
         }
         temporary = "staging/checkpoint-\(String(store.environment.random(), radix: 16))"
-        file = try files.openStaged(temporary, .createNew)
+        file = try files.inStaging { [temporary] () throws(FileError) in
+            try files.open(temporary, .createNew)
+        }
         let header = store.tables.read { t, _ in (t.nextSequence, t.nextSet, t.entryCount, t.blobCount) }
         firstSequence = header.0
         lines.checkpointHeader(

@@ -47,7 +47,9 @@ package final class IndexImageWriter {
         self.lock = lock
         generation = newest
         temporary = "staging/index-\(String(store.environment.random(), radix: 16))"
-        let file = try files.openStaged(temporary, .createNew)
+        let file = try files.inStaging { [temporary] () throws(FileError) in
+            try files.open(temporary, .createNew)
+        }
         self.file = file
         loads = store.commit.withLock { $0.loads }
         var tables: Tables?

@@ -1,7 +1,7 @@
 #if canImport(FoundationEssentials)
-package import FoundationEssentials
+import FoundationEssentials
 #else
-package import Foundation
+import Foundation
 #endif
 
 /// The bytes of a put.
@@ -11,22 +11,6 @@ enum PutBytes {
     case memory(Data)
     /// A file in `staging/` that is complete; its digest is known.
     case staged(StagedFile)
-}
-
-/// Bytes and their digest, for one who needs it before they are stored: they are hashed once.
-///
-/// There is no other way to make one than to hash the bytes, so a digest can never be that of others.
-package struct HashedBody: Sendable {
-    /// The bytes.
-    package let data: Data
-    /// Their digest.
-    package let digest: BlobDigest
-
-    /// Hashes the bytes.
-    package init(_ data: Data) {
-        self.data = data
-        digest = data.withUnsafeBytes { BlobDigest(hashing: $0) }
-    }
 }
 
 /// A put on its way: what is asked, what was prepared before the lock, and what came of it.
