@@ -376,7 +376,7 @@ struct GenericProxyTests {
     func aTickOfTheClockMakesNoAnswerASecondOlder() async throws {
         let clock = Locked<ManualClock?>(nil)
         let origin = try ScriptedOrigin { request, wire in
-            clock.withLock { $0?.advance(seconds: 1) }
+            clock.withLock { $0?.strike() }
             wire.send(reply("200 OK", ["Cache-Control: max-age=1"], "\(request.number)"))
             return true
         }
@@ -385,6 +385,35 @@ struct GenericProxyTests {
             #expect(try proxy.ask().text == "1")
             let second = try proxy.ask()
             #expect(second.text == "1" && second["Age"] == "0")
+        }
+    }
+
+    /// What counts is the time from the request on its way to the answer (RFC 9111 §4.2.3).
+    @Test
+    func aWaitForAConnectionMakesNoAnswerOlder() async throws {
+        let (gate, clock) = (Gate(), Locked<ManualClock?>(nil))
+        let origin = try ScriptedOrigin { request, wire in
+            if request.target == "/first" { gate.wait() }
+            // The answer itself takes two seconds.
+            if request.target == "/second" { clock.withLock { $0?.advance(seconds: 2) } }
+            wire.send(reply("200 OK", ["Cache-Control: max-age=60"], "hello"))
+            return true
+        }
+        try await withProxy(origin, configure: { $0.upstream.connections = 1 }) { proxy async throws in
+            clock.withLock { $0 = proxy.clock }
+            let (first, second) = (try proxy.connect(), try proxy.connect())
+            first.send("GET /first HTTP/1.1\r\nHost: a\r\n\r\n")
+            while origin.count == 0 { await Task.yield() }
+            second.send("GET /second HTTP/1.1\r\nHost: a\r\n\r\n")
+            // An exchange and a fill of each.
+            while proxy.cache.underWay.withLock({ $0 }) < 4 { await Task.yield() }
+            proxy.clock.advance(seconds: 50)
+            gate.open()
+            #expect(first.answer()?.status == 200)
+            #expect(second.answer()?.status == 200)
+            let hit = try proxy.ask("GET", "/second")
+            #expect(hit.text == "hello" && hit["Age"] == "2")
+            #expect(origin.count == 2)
         }
     }
 

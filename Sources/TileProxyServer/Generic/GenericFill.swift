@@ -27,8 +27,7 @@ final class GenericFill: @unchecked Sendable {
     private var ticket: Fills.Ticket?
     private var permit: Changes.Permit?
     private var call: UpstreamCall?
-    private var askedAt = NIODeadline.uptimeNanoseconds(0)
-    /// The same by the clock of ``OriginHealth``.
+    /// When the request was sent (ticks); until then, when a connection was asked for.
     private var sentAt: UInt64 = 0
     private var length: Int64?
     private var hasHead = false
@@ -204,7 +203,6 @@ final class GenericFill: @unchecked Sendable {
     // MARK: The origin
 
     private func ask(_ fields: HTTPFields) {
-        askedAt = .now()
         sentAt = cache.settings.ticks()
         var fields = fields
         proxy.ownVia.add(to: &fields)
@@ -219,9 +217,7 @@ final class GenericFill: @unchecked Sendable {
     }
 
     /// When the origin was asked.
-    private var requestedAt: HTTPDate {
-        proxy.time.ago(nanoseconds: UInt64(clamping: (NIODeadline.now() - askedAt).nanoseconds))
-    }
+    private var requestedAt: HTTPDate { proxy.time.ago(nanoseconds: cache.settings.ticks() &- sentAt) }
 
     // MARK: The store
 
@@ -333,6 +329,8 @@ final class GenericFill: @unchecked Sendable {
 
 extension GenericFill: UpstreamReceiver {
     func upstreamIsReady(_ call: UpstreamCall) {
+        // An answer is no older for having waited for a connection.
+        sentAt = cache.settings.ticks()
         if body != .none { sendBody(call) }
     }
 

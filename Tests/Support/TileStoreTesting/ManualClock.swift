@@ -22,6 +22,14 @@ package final class ManualClock: Sendable {
     /// Moves the clock that never goes back.
     package func advance(nanoseconds delta: UInt64) { time.withLock { $0.nanoseconds += delta } }
 
+    /// Moves both clocks by a millisecond, in which the time of day comes to the next second.
+    package func strike() {
+        time.withLock {
+            $0.seconds += 1
+            $0.nanoseconds += 1_000_000
+        }
+    }
+
     /// An environment on a file system, with this clock and seeded random bits.
     package func environment(
         _ files: any FileSystem, seed: UInt64 = 1, bootID: String? = "boot-1"
