@@ -95,8 +95,10 @@ package struct Fill: Sendable {
         case abandonProbe(UInt64)
         /// Tell an operator that there is no answer.
         case report(OriginTrouble)
-        /// Before the answer goes on: wait for what is being stored for these URLs and let nothing from before be stored
-        /// for them any more, then do this to the store. The origin is read no further; ``Event/settled`` follows.
+        /// Do this before the answer goes on; the origin is read no further, and ``Event/settled`` follows.
+        ///
+        /// First wait for what is being stored for these URLs, and let nothing from before be stored for them any more. Then
+        /// do the job to the store.
         indirect case settle([TileKey], StoreJob)
         /// Make room for a body that is to be stored, of this length if it is known; ``Event/room(_:)`` follows.
         case makeRoom(length: Int64?)

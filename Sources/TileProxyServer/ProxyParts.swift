@@ -151,7 +151,7 @@ final class Parts: Sendable {
         }
         guard await closing.finish(within: max(.seconds(1), end - .now)) == 0 else {
             logger.error(
-                "the disk does not answer: the cache is left as it is, without the latest uses",
+                "closing the cache takes too long: it is left as it is, without the latest uses",
                 metadata: ["seconds": "\(patience.components.seconds)"])
             return
         }

@@ -103,16 +103,10 @@ package final class GenericCache: Sendable {
         }
     }
 
-    /// Waits until what is being fetched has been fetched.
-    func quiesce(grace: TimeAmount = .seconds(10)) async throws {
+    /// Waits until what is being fetched has been fetched, so long at most.
+    func quiesce(grace: TimeAmount) async throws {
         let end = NIODeadline.now() + grace
         while underWay.withLock({ $0 }) > 0, .now() < end { try await Task.sleep(nanoseconds: 5_000_000) }
-    }
-
-    /// Waits until what is being fetched and stored is stored, then stops; the store itself is the caller's to close.
-    package func shutdown(grace: TimeAmount = .seconds(10)) async throws {
-        try await quiesce(grace: grace)
-        await worker.shutdown()
     }
 }
 

@@ -88,15 +88,6 @@ package final class TileService: Sendable {
         health.forgetMirrors()
     }
 
-    /// Gives up what is being asked for, waits for what is being stored, and closes the store.
-    ///
-    /// Blocks at its end.
-    package func shutdown() async throws {
-        giveUpFills()
-        await worker.shutdown()
-        try cache.close()
-    }
-
     /// Gives up what is being asked for, for good.
     func giveUpFills() { flights.close(.again) }
 
