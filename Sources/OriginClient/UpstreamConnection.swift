@@ -139,8 +139,10 @@ final class UpstreamConnection: ChannelDuplexHandler {
         deadline = .now() + limits.head
         var buffer = context.channel.allocator.buffer(capacity: 1024)
         call.request.write(to: origin, into: &buffer)
-        context.writeAndFlush(wrapOutboundOut(buffer), promise: nil)
+        context.write(wrapOutboundOut(buffer), promise: nil)
+        // Before the head is on its way: this is the time of the request.
         call.receiver?.upstreamIsReady(call)
+        context.flush()
         readOn()
     }
 

@@ -86,7 +86,7 @@ package struct UpstreamRequest: Sendable {
 
 /// Is told what an origin answers; on the event loop of the call.
 package protocol UpstreamReceiver: AnyObject {
-    /// The request's head is out; its body may follow.
+    /// The request has its connection, and its head goes out now; its body may follow.
     func upstreamIsReady(_ call: UpstreamCall)
     /// A 1xx response.
     func upstreamSent(interim: HTTPResponse)
