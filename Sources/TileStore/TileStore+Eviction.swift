@@ -133,18 +133,17 @@ extension TileStore {
             try appendRecords(lines, ledger)
         } catch let failure as AppendFailure where failure.cause.isFull {
             // Records are absolute, so those that stand already may be written again.
-            try files.unlink("manifest/reserve")
-            ledger.reserveGone = true
+            try ledger.reserve.giveUp()
             do {
                 try appendRecords(lines, ledger)
             } catch let failure as AppendFailure where failure.cause.isFull {
                 // An entry without its blob is a miss, so this order is safe too; it makes the room for the record.
                 guard let folder = try ledger.confirmFolder() else { throw failure }
-                for digest in blobs { try unlink(ledger.giveUp(digest), folder) }
+                for digest in blobs { try unlink(ledger.unrecorded.giveUp(digest), folder) }
                 try appendRecords(lines, ledger)
-                ledger.unrecorded.subtract(blobs)
+                ledger.unrecorded.recorded(blobs)
             }
         }
-        if ledger.reserveGone { CacheFolder.makeReserve(ledger) }
+        ledger.reserve.makeAgain()
     }
 }

@@ -10,16 +10,7 @@ extension TileStore {
 
     /// Under the lock, in relaxed mode: records that from now on blobs may be there that have not been synced.
     func markUnsynced(_ ledger: Ledger) throws {
-        // A power cut must not take the mark and leave what it warns of. Who wrote one may have died before it was synced.
-        if ledger.glance.hasBoot {
-            if let known = ledger.syncedMark, known == (ledger.loads, ledger.glance.bootLines) { return }
-            try ledger.syncLines()
-        } else {
-            var mark = LineBuffer(capacity: 128)
-            mark.boot(environment.bootID ?? Self.unknownBoot)
-            try ledger.append(mark, sync: true, .live(tables))
-        }
-        ledger.syncedMark = (ledger.loads, ledger.glance.bootLines)
+        try ledger.mark(unsyncedSince: environment.bootID ?? Self.unknownBoot, .live(tables))
     }
 
     /// Under the lock, in durable mode: syncs the file of a live blob, if its bytes are right.

@@ -176,7 +176,7 @@ extension TileStore {
     /// Counts lines that cannot be read, from the newest checkpoint to the journal's end as this process has read it.
     private func manifestDamage() throws -> Int {
         do {
-            let known = commit.withLock { ($0.checkpointGeneration, $0.generation, $0.offset, $0.damagedLines) }
+            let known = commit.withLock { ($0.chain.checkpoint, $0.generation, $0.offset, $0.damagedLines) }
             guard let newest = try files.newestCheckpoint() else { return 1 }
             var damage = try damagedLines(Ledger.checkpointPath(newest), upTo: nil, isCheckpoint: true)
             var generation = newest

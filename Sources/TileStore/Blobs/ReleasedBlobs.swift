@@ -18,6 +18,12 @@ extension Tables {
         return ReleasedBlobs(released.filter { find($0) == nil })
     }
 
+    /// Forgets them: their files stay behind as orphans.
+    func forgetReleased() { released.removeAll(keepingCapacity: true) }
+
+    @inline(__always)
+    var hasReleased: Bool { !released.isEmpty }
+
     /// Those of some blobs that no entry names: their files were put in place and their records not written.
     ///
     /// Under the lock, caught up.
@@ -26,12 +32,23 @@ extension Tables {
     }
 }
 
-extension Ledger {
+/// Blobs that were unlinked to make room and whose record could not be written after all.
+struct UnrecordedBlobs {
+    private var digests: Set<BlobDigest> = []
+
     /// A blob that goes before its record, since the disk has no room for that: an entry without its blob is a miss.
     ///
     /// It is noted, as its record may fail again: puts that are on their way must not count on the file.
-    func giveUp(_ digest: BlobDigest) -> ReleasedBlobs {
-        unrecorded.insert(digest)
+    mutating func giveUp(_ digest: BlobDigest) -> ReleasedBlobs {
+        digests.insert(digest)
         return ReleasedBlobs([digest])
     }
+
+    /// Whether a blob that an entry names may have no file.
+    @inline(__always)
+    func mayLack(_ digest: BlobDigest) -> Bool { !digests.isEmpty && digests.contains(digest) }
+
+    mutating func putBack(_ digest: BlobDigest) { if !digests.isEmpty { digests.remove(digest) } }
+
+    mutating func recorded(_ blobs: [BlobDigest]) { digests.subtract(blobs) }
 }

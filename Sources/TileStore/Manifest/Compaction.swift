@@ -190,12 +190,8 @@ package final class Compaction {
                 // In a folder that has taken this one's place the numbers of generations mean other files.
                 guard ledger.loads == loads else { return }
                 try removeOlder(files, &replaced)
-                ledger.checkpointGeneration = generation
-                ledger.checkpointBytes = Int64(bytes)
-                ledger.chainBytes = 0
-                ledger.imagePosition = nil
-                // It has what this process has: there is nothing to learn from it.
-                ledger.skippedIn = nil
+                ledger.chain.begin(generation, bytes: Int64(bytes))
+                ledger.damage.forgetSkipped()
             }
         } catch let error as FileError {
             throw StoreError(error, in: files.location)
@@ -310,14 +306,14 @@ extension TileStore {
 
     /// Due when the journals are larger than half the checkpoint, and than 8 MiB, which are read in 20 ms.
     func isCompactionDue(_ ledger: Ledger) -> Bool {
-        ledger.offset + ledger.chainBytes > compactionThreshold(ledger)
+        ledger.journalBytes > compactionThreshold(ledger)
     }
 
     /// Overdue at twice that: then even a store that is being closed finishes its compaction, because processes that each live
     /// shorter than one takes would never get one done.
     func isCompactionOverdue(_ ledger: Ledger) -> Bool {
-        ledger.offset + ledger.chainBytes > 2 * compactionThreshold(ledger)
+        ledger.journalBytes > 2 * compactionThreshold(ledger)
     }
 
-    private func compactionThreshold(_ ledger: Ledger) -> Int64 { max(8 << 20, ledger.checkpointBytes / 2) }
+    private func compactionThreshold(_ ledger: Ledger) -> Int64 { max(8 << 20, ledger.chain.checkpointBytes / 2) }
 }

@@ -303,7 +303,7 @@ package final class IndexImageWriter {
                     // Another opening took the file for one left over: this process was asleep for an hour.
                     return false
                 }
-                ledger.imagePosition = (position.journal, Int64(position.offset))
+                ledger.chain.noteImage(position)
                 return true
             }
         } catch let error as FileError {
@@ -320,16 +320,12 @@ package final class IndexImageWriter {
         var position = ImagePosition()
         try files.stamp(checkpoint, generation, &position)
         return try store.commit.withLock { ledger -> ImagePosition? in
-            guard !ledger.isClosed, ledger.loads == loads, !ledger.mustLoad, !ledger.needsJudgement,
-                ledger.awaitedGeneration == nil, ledger.generation >= generation, !tables.hasUnswept,
-                let checksum = ledger.lastChecksum
+            guard ledger.loads == loads, ledger.generation >= generation, !tables.hasUnswept,
+                let position = ledger.restingPlace(position)
             else { return nil }
             holdsBack = true
             defer { holdsBack = false }
             guard try round(most: .max) <= Self.last * 4 else { return nil }
-            position.journal = ledger.generation
-            position.offset = UInt64(ledger.offset)
-            position.lastChecksum = UInt64(checksum)
             var state = tables.imageState()
             state.position = position
             state.damagedLines = UInt64(ledger.damagedLines)
@@ -395,7 +391,7 @@ extension TileStore {
         case .never: return false
         case .always: return ledger.bytesToRead > 0
         case .automatic:
-            let all = ledger.checkpointBytes + ledger.chainBytes + ledger.offset
+            let all = ledger.chain.checkpointBytes + ledger.journalBytes
             return ledger.bytesToRead > (atEnd ? max(1 << 20, all / 32) : max(4 << 20, all / 8))
         }
     }

@@ -40,7 +40,7 @@ extension TileStore {
         }
         request.isPublisher = true
         pending.published.insert(digest)
-        if !ledger.unrecorded.isEmpty { ledger.unrecorded.remove(digest) }
+        ledger.unrecorded.putBack(digest)
         memory.remove(digest)
         // Fresh bytes in an old blob's place are checked anew when they are read.
         if tables.read({ t, _ in t.find(digest) != nil }) {
