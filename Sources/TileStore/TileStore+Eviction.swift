@@ -82,7 +82,7 @@ extension TileStore {
     /// Runs a removal and adds up what it did, by the accounts.
     func counting<R>(into report: inout RemovalReport, _ body: () throws -> R) rethrows -> R {
         func accounts() -> (Int, Int, Int) {
-            tables.read { t, _ in (t.entryCount, t.blobCount, t.allocatedUnpinned + t.allocatedPinned) }
+            tables.read { t, _ in (t.entryAccount.count, t.blobAccount.count, t.blobAccount.allocated) }
         }
         let before = accounts()
         // What fails in its middle has removed something, too.

@@ -24,9 +24,7 @@ extension TileStore {
     /// Takes note that a blob's file has been synced, where that is not known of all.
     func noteSynced(_ digest: BlobDigest) {
         guard tables.read({ t, _ in t.find(digest).map { t.mayBeUnsynced($0) } ?? false }) else { return }
-        tables.write { t in
-            if let slot = t.find(digest) { t.blobs.change(slot).pointee.flags |= BlobRecord.synced }
-        }
+        tables.write { $0.note(BlobRecord.synced, of: digest) }
     }
 
     /// Syncs what relaxed stores have written and records that, so that nobody has to doubt it any more.
@@ -61,6 +59,15 @@ extension TileStore {
 }
 
 extension Tables {
+    /// Takes note of what this process knows of a blob's file, by a flag of its record.
+    func note(_ flag: UInt16, of digest: BlobDigest) {
+        if let slot = find(digest) { blobs.change(slot).pointee.flags |= flag }
+    }
+
+    func forget(_ flag: UInt16, of digest: BlobDigest) {
+        if let slot = find(digest) { blobs.change(slot).pointee.flags &= ~flag }
+    }
+
     /// Whether a power cut might still take a live blob's file, as far as is known.
     @inline(__always)
     func mayBeUnsynced(_ blob: UInt32) -> Bool {

@@ -7,6 +7,19 @@ struct ReleasedBlobs {
     fileprivate init(_ digests: [BlobDigest]) { self.digests = digests }
 }
 
+/// Blobs whose count fell to 0 since this was last emptied: their files are to be unlinked by whoever wrote the record.
+struct ReleasedList {
+    fileprivate var digests: [BlobDigest] = []
+
+    @inline(__always)
+    var isEmpty: Bool { digests.isEmpty }
+
+    mutating func add(_ digest: BlobDigest) { digests.append(digest) }
+
+    /// Forgets them: their files are no longer there, or stay behind as orphans.
+    mutating func forget() { digests.removeAll(keepingCapacity: true) }
+}
+
 extension Tables {
     /// The blobs whose count has fallen to 0 since the last call and which have not come back.
     ///
@@ -14,15 +27,9 @@ extension Tables {
     func takeReleased() -> ReleasedBlobs {
         guard !released.isEmpty else { return ReleasedBlobs([]) }
         // The memory of a long list, as a removal of very many leaves it, is given back.
-        defer { released.removeAll(keepingCapacity: released.count <= 4096) }
-        return ReleasedBlobs(released.filter { find($0) == nil })
+        defer { released.digests.removeAll(keepingCapacity: released.digests.count <= 4096) }
+        return ReleasedBlobs(released.digests.filter { find($0) == nil })
     }
-
-    /// Forgets them: their files stay behind as orphans.
-    func forgetReleased() { released.removeAll(keepingCapacity: true) }
-
-    @inline(__always)
-    var hasReleased: Bool { !released.isEmpty }
 
     /// Those of some blobs that no entry names: their files were put in place and their records not written.
     ///

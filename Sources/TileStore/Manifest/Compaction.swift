@@ -53,7 +53,9 @@ package final class Compaction {
         }
         temporary = "staging/checkpoint-\(String(store.environment.random(), radix: 16))"
         file = try files.openStaged(temporary, .createNew)
-        let header = store.tables.read { t, _ in (t.nextSequence, t.nextSet, t.entryCount, t.blobCount) }
+        let header = store.tables.read { t, _ in
+            (t.nextSequence, t.sets.nextNumber, t.entryAccount.count, t.blobAccount.count)
+        }
         firstSequence = header.0
         lines.checkpointHeader(
             generation, sequence: header.0, nextSet: header.1, entries: header.2, blobs: header.3)
@@ -97,7 +99,7 @@ package final class Compaction {
     private func write(_ slot: UInt32, _ t: Tables) {
         let record = t.entries[slot].pointee
         guard record.isLive, record.blob == noSlot || t.blobs[record.blob].pointee.isLive,
-            let set = t.sets[Int(record.set)]
+            let set = t.sets[record.set]
         else { return }
         if definedSets.insert(set.number).inserted {
             lines.set(set.number, set.fields, tail: ",")
@@ -190,8 +192,7 @@ package final class Compaction {
                 // In a folder that has taken this one's place the numbers of generations mean other files.
                 guard ledger.loads == loads else { return }
                 try removeOlder(files, &replaced)
-                ledger.chain.begin(generation, bytes: Int64(bytes))
-                ledger.damage.forgetSkipped()
+                ledger.noteCheckpoint(generation, bytes: bytes)
             }
         } catch let error as FileError {
             throw StoreError(error, in: files.location)

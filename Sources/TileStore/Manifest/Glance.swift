@@ -16,13 +16,13 @@ struct Glance {
 
     @inline(__always)
     mutating func note(_ tables: Tables) {
-        hasReleased = tables.hasReleased
+        hasReleased = !tables.released.isEmpty
         hasUnswept = tables.hasUnswept
         hasBoot = tables.boot != nil
         bootLines = tables.bootLines
         nextSequence = tables.nextSequence
-        entryRoom = tables.limits.entryLimit &- tables.unpinnedEntries
-        byteRoom = tables.limits.capacity.map { $0 &- tables.allocatedUnpinned }
+        entryRoom = tables.limits.entryLimit &- tables.entryAccount.unpinned
+        byteRoom = tables.limits.capacity.map { $0 &- tables.blobAccount.allocatedUnpinned }
     }
 
     /// What was released was taken from the tables.

@@ -93,8 +93,8 @@ package final class IndexImageWriter {
             return true
         case .sets(let slot):
             let count = read { t -> UInt32 in
-                let count = UInt32(t.sets.count)
-                for slot in slot..<max(slot, min(count, slot &+ 256)) { t.writeSet(slot, to: &buffer) }
+                let count = t.sets.count
+                for slot in slot..<max(slot, min(count, slot &+ 256)) { t.sets.write(slot, to: &buffer) }
                 return count
             }
             try close(.sets, 0)
@@ -181,9 +181,9 @@ package final class IndexImageWriter {
             }
         }
         store.tables.write { _ in
-            found += tables.changedSets.count
-            for slot in tables.changedSets { tables.writeSet(slot, to: &buffer) }
-            tables.changedSets.removeAll(keepingCapacity: true)
+            let changed = tables.sets.takeChanges()
+            found += changed.count
+            for slot in changed { tables.sets.write(slot, to: &buffer) }
         }
         try close(.sets, 0)
         try closeNames()

@@ -23,7 +23,6 @@ struct JournalDamage {
         skippedIn = generation
     }
 
-    /// A checkpoint has been made that has all that this process has: there is nothing to learn from it.
     mutating func forgetSkipped() { skippedIn = nil }
 
     /// The journal before this one of which a line was skipped: what it said stands in the next checkpoint.

@@ -40,7 +40,9 @@ extension Ledger {
         // Lines may turn out to be more than the tables can number.
         guard try readOn(target, underLock: underLock), !mustLoad else { return false }
         // What a line said that was skipped in a journal before this one stands in the next checkpoint.
-        if let skipped = damage.skipped(before: generation), try files.newestCheckpoint() ?? 0 > skipped { demandLoad() }
+        if let skipped = damage.skipped(before: generation), try files.newestCheckpoint() ?? 0 > skipped {
+            demandLoad()
+        }
         return !mustLoad
     }
 
@@ -170,7 +172,7 @@ extension Ledger {
         guard let file else { return .notThere }
         chain.pass(offset)
         journal.begin(file, next)
-        target.apply { $0.startGeneration(next) }
+        target.apply { $0.sets.startGeneration(next) }
         return .followed
     }
 }

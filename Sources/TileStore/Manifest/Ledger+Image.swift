@@ -36,7 +36,8 @@ extension Ledger {
         synced.forgetJournal()
         let position = state.position
         journal.begin(
-            next, position.journal, at: Int64(position.offset), after: UInt32(truncatingIfNeeded: position.lastChecksum))
+            next, position.journal, at: Int64(position.offset), after: UInt32(truncatingIfNeeded: position.lastChecksum)
+        )
         // What was counted in other tables is no damage of these, and what the image counts was skipped in its journal.
         damage.begin(Int(clamping: state.damagedLines), in: generation)
         chain.begin(newest, bytes: Int64(position.checkpointLength), passed: passed)
@@ -44,7 +45,7 @@ extension Ledger {
         while tables.sweep(1 << 20) {}
         // An image keeps names that nothing uses any more; the manifest alone may do with fewer.
         guard tables.exceeded == nil else { return nil }
-        tables.forgetReleased()
+        tables.released.forget()
         noteLoad()
         chain.noteImage(position)
         note(tables)

@@ -152,7 +152,8 @@ extension Ledger {
 
     private func readChunks(_ file: OpenFile, _ stages: [CheckpointReader.Stage]) throws {
         try CheckpointReader.read(
-            files, file, helpers: CheckpointReader.helpers(for: chain.checkpointBytes), chunkSize: 1 << 18, stages: stages)
+            files, file, helpers: CheckpointReader.helpers(for: chain.checkpointBytes), chunkSize: 1 << 18,
+            stages: stages)
     }
 
     /// Tables for what a checkpoint's first line tells of.
@@ -171,10 +172,7 @@ extension Ledger {
         let tables = Tables(
             blockSize: files.blockSize, hashSeed: hashSeed, expectedEntries: header.entries,
             expectedBlobs: header.blobs, bounds: environment.bounds)
-        tables.beginLoading()
-        tables.generation = number
-        tables.nextSequence = max(1, header.sequence)
-        tables.nextSet = max(1, header.nextSet)
+        tables.beginLoading(number, header)
         return tables
     }
 }

@@ -77,6 +77,12 @@ final class Ledger {
         mustLoad = false
     }
 
+    /// A checkpoint was made that has all that this process has: there is nothing to learn from it.
+    func noteCheckpoint(_ generation: UInt64, bytes: Int) {
+        chain.begin(generation, bytes: Int64(bytes))
+        damage.forgetSkipped()
+    }
+
     func noteFollowed(_ bytes: Int) { followedBytes += Int64(bytes) }
 
     func noteLineByLine() { readsLineByLine += 1 }

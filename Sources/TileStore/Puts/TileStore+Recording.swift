@@ -180,7 +180,7 @@ extension TileStore {
     }
 
     func forgetReleased(_ ledger: Ledger) {
-        tables.write { $0.forgetReleased() }
+        tables.write { $0.released.forget() }
         ledger.glance.tookReleased()
     }
 
