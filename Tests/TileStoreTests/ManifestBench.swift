@@ -110,6 +110,7 @@ final class ManifestBench {
         for _ in 0..<2 { processes.append(process()) }
         // The second one makes the manifest: the first is the one that faults are for.
         try processes[1].open()
+        try processes[1].files.syncFolder("")
     }
 
     private func process() -> Process {

@@ -102,7 +102,7 @@ struct ManifestTests {
         try bench.apply(ManifestStep(process: 0, kind: .put(1)))
         let path = Ledger.journalPath(0)
         let whole = try #require(bench.disk.contents(path))
-        bench.disk.plant(path, whole + Array("{\"key\":\"s1/9".utf8))
+        bench.disk.corrupt(path) { $0 += Array("{\"key\":\"s1/9".utf8) }
         for process in [0, 1] { #expect(try bench.difference(process) == nil) }
         #expect(bench.disk.contents(path) != whole, "only a holder of the lock may cut")
         try bench.processes[1].hold { _, _ in }
