@@ -61,6 +61,7 @@ let package = Package(
             name: "CZlib",
             pkgConfig: zlib,
             providers: [.apt(["zlib1g-dev"]), .brew(["zlib"])]),
+        .systemLibrary(name: "CMalloc"),
         .target(
             name: "TileGeometry",
             swiftSettings: settings),
@@ -265,6 +266,7 @@ if tools {
         .executableTarget(
             name: "tileproxy",
             dependencies: [
+                .target(name: "CMalloc", condition: .when(platforms: [.linux])),
                 "TileProxyServer",
                 "TileStore",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),

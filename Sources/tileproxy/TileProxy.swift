@@ -12,6 +12,7 @@ struct TileProxy: AsyncParsableCommand {
 
     /// Parses and runs; a mistake on the command line is one line on standard error.
     static func main() async {
+        Heap.fixLimits()
         do {
             var command = try parseAsRoot()
             if var waiting = command as? any AsyncParsableCommand {
