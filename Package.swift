@@ -61,7 +61,6 @@ let package = Package(
             name: "CZlib",
             pkgConfig: zlib,
             providers: [.apt(["zlib1g-dev"]), .brew(["zlib"])]),
-        .systemLibrary(name: "CMalloc"),
         .target(
             name: "TileGeometry",
             swiftSettings: settings),
@@ -263,6 +262,7 @@ if tools {
                 .product(name: "Yams", package: "Yams"),
             ],
             swiftSettings: settings),
+        .systemLibrary(name: "CMalloc"),
         .executableTarget(
             name: "tileproxy",
             dependencies: [

@@ -37,6 +37,7 @@ only() {
 only "tests import test libraries" 'Testing|XCTest'
 only "the tools read command lines" 'ArgumentParser' tilegc tileproxy
 only "ContentCoding touches zlib" 'CZlib' ContentCoding
+only "tileproxy sets the limits of its heap" 'CMalloc' tileproxy
 only "TileArchive touches SQLite" 'GRDB|GRDBSQLite|SQLite3' TileArchive
 only "TileImaging touches image libraries" 'CTileImaging|ImageIO|CoreGraphics' TileImaging TileCacheMapKit
 only "TileCacheMapKit touches MapKit" 'MapKit|UIKit|AppKit|SwiftUI' TileCacheMapKit
