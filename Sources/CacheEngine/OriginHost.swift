@@ -23,31 +23,25 @@ package struct OriginHost: Hashable, Sendable {
 
     /// The host without its port, and without the brackets of an IPv6 address.
     package var name: String {
-        // As nearly all are written: a name or an IPv4 address in lower case, perhaps with a port.
-        if authority.utf8.allSatisfy({ $0 < 128 && !(65...91).contains($0) && $0 != UInt8(ascii: "@") }) {
-            return authority.utf8.lastIndex(of: UInt8(ascii: ":")).map { String(authority[..<$0]) } ?? authority
-        }
-        var name = authority.lastIndex(of: "@").map { authority[authority.index(after: $0)...] } ?? authority[...]
-        if name.hasPrefix("[") {
-            name = name.dropFirst().prefix { $0 != "]" }
-        } else if let colon = name.lastIndex(of: ":") {
-            name = name[..<colon]
-        }
-        return name.lowercased()
+        let text = inOneSpelling(authority)
+        if text.utf8.first == UInt8(ascii: "[") { return String(text.dropFirst().prefix { $0 != "]" }) }
+        return text.utf8.lastIndex(of: UInt8(ascii: ":")).map { String(text[..<$0]) } ?? text
     }
+}
+
+/// An authority in lower case, without a user and a password.
+private func inOneSpelling(_ authority: String) -> String {
+    // As nearly all are written.
+    if authority.utf8.allSatisfy({ $0 < 128 && $0 != UInt8(ascii: "@") && !(65...90).contains($0) }) {
+        return authority
+    }
+    let text = authority.lowercased()
+    return text.lastIndex(of: "@").map { String(text[text.index(after: $0)...]) } ?? text
 }
 
 extension HTTPRequest {
     /// The host and port as messages name them: never with a password.
-    package var hostAndPort: String {
-        guard let authority else { return "" }
-        // As nearly all are written.
-        if authority.utf8.allSatisfy({ $0 < 128 && $0 != UInt8(ascii: "@") && !(65...90).contains($0) }) {
-            return authority
-        }
-        let text = authority.lowercased()
-        return text.lastIndex(of: "@").map { String(text[text.index(after: $0)...]) } ?? text
-    }
+    package var hostAndPort: String { authority.map(inOneSpelling) ?? "" }
 
     /// The server as accounts name it: the host, with its port unless that is 443.
     ///

@@ -12,13 +12,7 @@ struct BlobFolderTests {
         _ steps: [BlobStep], durable: Bool, fault: SweepFault, at operation: Int
     ) throws -> SweepEnd {
         let bench = try BlobBench(durable: durable)
-        switch fault {
-        case .kill(let torn): bench.files.crash(at: operation, torn: torn)
-        case .fail(let number, let scope, let persistent, let short):
-            bench.files.fail(
-                SimulatedFileSystem.Fault(
-                    at: operation, number: number, scope: scope, persistent: persistent, short: short))
-        }
+        fault.strike(bench.files, at: operation)
         for step in steps {
             do { try bench.apply(step) } catch {
                 guard error is FileError || error is StoreError else { return .failed("\(step): \(error)") }
@@ -42,16 +36,8 @@ struct BlobFolderTests {
     private static func sweep(_ fault: SweepFault, seed: UInt64) throws {
         var random = SplitMix64(seed: seed &+ 31_000)
         let steps = BlobStep.script(30, &random)
-        for operation in 0..<5000 {
-            switch try run(steps, durable: seed % 2 == 1, fault: fault, at: operation) {
-            case .notReached: return
-            case .fine: continue
-            case .failed(let why):
-                Issue.record("seed \(seed), operation \(operation): \(why)\n\(steps)")
-                return
-            }
-        }
-        Issue.record("the script never came to its end")
+        let failure = try SweepFault.everywhere { try run(steps, durable: seed % 2 == 1, fault: fault, at: $0) }
+        #expect(failure == nil, "seed \(seed)\n\(steps)")
     }
 
     @Test(arguments: 0..<6 as Range<UInt64>, [false, true])

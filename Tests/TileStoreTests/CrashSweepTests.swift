@@ -12,18 +12,10 @@ struct CrashSweepTests {
         let images = seed % 4 == 2
         let steps = Step.sweepScript(count: images ? 25 : 40, images: images, using: &random)
         let setting = ScriptSetting(memoryTier: seed % 4 == 3, durable: seed % 2 == 1, images: images)
-        for operation in 0..<20_000 {
-            for torn in [false, true] {
-                switch sweep(steps, setting: setting, fault: .kill(torn: torn), at: operation) {
-                case .notReached: return
-                case .fine: continue
-                case .failed(let why):
-                    Issue.record("seed \(seed), torn \(torn): \(why)\n\(source(of: steps, setting: setting))")
-                    return
-                }
-            }
+        for torn in [false, true] {
+            let failure = SweepFault.everywhere { sweep(steps, setting: setting, fault: .kill(torn: torn), at: $0) }
+            #expect(failure == nil, "seed \(seed), torn \(torn)\n\(source(of: steps, setting: setting))")
         }
-        Issue.record("the script never came to its end")
     }
 
     /// Compactions that are given up, whose journals the next ones end.
@@ -38,18 +30,12 @@ struct CrashSweepTests {
     @Test("Killed at any operation between compactions that are given up", arguments: 0..<4)
     func killedBetweenCompactionsThatAreGivenUp(kind: Int) {
         let setting = ScriptSetting(durable: kind % 2 == 1, images: kind >= 2)
-        for operation in 0..<20_000 {
-            for torn in [false, true] {
-                switch sweep(Self.givenUp, setting: setting, fault: .kill(torn: torn), at: operation) {
-                case .notReached: return
-                case .fine: continue
-                case .failed(let why):
-                    Issue.record("torn \(torn), \(setting): \(why)")
-                    return
-                }
+        for torn in [false, true] {
+            let failure = SweepFault.everywhere {
+                sweep(Self.givenUp, setting: setting, fault: .kill(torn: torn), at: $0)
             }
+            #expect(failure == nil, "torn \(torn), \(setting)")
         }
-        Issue.record("the script never came to its end")
     }
 
     @Test("A power cut between compactions that are given up", arguments: 0..<120 as Range<UInt64>)

@@ -35,16 +35,8 @@ struct FaultSweepTests {
         let setting = ScriptSetting(durable: seed % 2 == 1, images: seed == 2)
         let fault = SweepFault.fail(
             number: kind.number, scope: kind.scope, persistent: kind.persistent, short: kind.short)
-        for operation in 0..<20_000 {
-            switch sweep(steps, setting: setting, fault: fault, at: operation) {
-            case .notReached: return
-            case .fine: continue
-            case .failed(let why):
-                Issue.record("\(kind.name), seed \(seed): \(why)\n\(source(of: steps, setting: setting))")
-                return
-            }
-        }
-        Issue.record("the script never came to its end")
+        let failure = SweepFault.everywhere { sweep(steps, setting: setting, fault: fault, at: $0) }
+        #expect(failure == nil, "\(kind.name), seed \(seed)\n\(source(of: steps, setting: setting))")
     }
 
     @Test("An operation fails between compactions that are given up", arguments: kinds, [false, true])
@@ -52,16 +44,10 @@ struct FaultSweepTests {
         let setting = ScriptSetting(durable: durable)
         let fault = SweepFault.fail(
             number: kind.number, scope: kind.scope, persistent: kind.persistent, short: kind.short)
-        for operation in 0..<20_000 {
-            switch sweep(CrashSweepTests.givenUp, setting: setting, fault: fault, at: operation) {
-            case .notReached: return
-            case .fine: continue
-            case .failed(let why):
-                Issue.record("\(kind.name), durable \(durable): \(why)")
-                return
-            }
+        let failure = SweepFault.everywhere {
+            sweep(CrashSweepTests.givenUp, setting: setting, fault: fault, at: $0)
         }
-        Issue.record("the script never came to its end")
+        #expect(failure == nil, "\(kind.name), durable \(durable)")
     }
 
     @Test("While a cache is opened, an operation that fails is a StoreError, and the next opening works")

@@ -12,13 +12,7 @@ struct ManifestTests {
     ) throws -> SweepEnd {
         let bench = try ManifestBench(durable: durable)
         let files = bench.processes[0].files
-        switch fault {
-        case .kill(let torn): files.crash(at: operation, torn: torn)
-        case .fail(let number, let scope, let persistent, let short):
-            files.fail(
-                SimulatedFileSystem.Fault(
-                    at: operation, number: number, scope: scope, persistent: persistent, short: short))
-        }
+        fault.strike(files, at: operation)
         for step in steps {
             do { try bench.apply(step) } catch {
                 guard error is FileError || error is StoreError else { return .failed("\(step): \(error)") }
@@ -51,16 +45,8 @@ struct ManifestTests {
         let steps = ManifestStep.script(24, &random).filter {
             if case .reopen = $0.kind { $0.process == 1 } else { true }
         }
-        for operation in 0..<5000 {
-            switch try run(steps, durable: seed % 2 == 1, fault: fault, at: operation) {
-            case .notReached: return
-            case .fine: continue
-            case .failed(let why):
-                Issue.record("seed \(seed), operation \(operation): \(why)\n\(steps)")
-                return
-            }
-        }
-        Issue.record("the script never came to its end")
+        let failure = try SweepFault.everywhere { try run(steps, durable: seed % 2 == 1, fault: fault, at: $0) }
+        #expect(failure == nil, "seed \(seed)\n\(steps)")
     }
 
     @Test(arguments: 0..<6 as Range<UInt64>, [false, true])

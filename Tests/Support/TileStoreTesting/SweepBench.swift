@@ -48,6 +48,31 @@ package enum SweepFault {
     case kill(torn: Bool)
     /// The operation fails.
     case fail(number: Int32, scope: SimulatedFileSystem.Scope, persistent: Bool, short: Bool)
+
+    /// Has it strike at the n-th operation from now on.
+    package func strike(_ files: SimulatedFileSystem, at operation: Int) {
+        switch self {
+        case .kill(let torn): files.crash(at: operation, torn: torn)
+        case .fail(let number, let scope, let persistent, let short):
+            files.fail(
+                SimulatedFileSystem.Fault(
+                    at: operation, number: number, scope: scope, persistent: persistent, short: short))
+        }
+    }
+
+    /// Runs something once for each of its operations, until none is left to strike at.
+    ///
+    /// - Returns: What went wrong first; `nil` if nothing did.
+    package static func everywhere(_ run: (_ operation: Int) throws -> SweepEnd) rethrows -> String? {
+        for operation in 0..<20_000 {
+            switch try run(operation) {
+            case .notReached: return nil
+            case .fine: continue
+            case .failed(let why): return "operation \(operation): \(why)"
+            }
+        }
+        return "it never came to its end"
+    }
 }
 
 /// Runs a script with a fault at its n-th operation, reopens the cache and compares it with the model as it was before
@@ -60,13 +85,7 @@ package func sweep(_ steps: [Step], setting: ScriptSetting, fault: SweepFault, a
         let bench = try StoreBench(place: .simulated(disk), clock: clock, setting: setting)
         defer { bench.finish() }
         guard let files = bench.processes[0]?.files else { return .failed("no process") }
-        switch fault {
-        case .kill(let torn): files.crash(at: operation, torn: torn)
-        case .fail(let number, let scope, let persistent, let short):
-            files.fail(
-                SimulatedFileSystem.Fault(
-                    at: operation, number: number, scope: scope, persistent: persistent, short: short))
-        }
+        fault.strike(files, at: operation)
         for (index, step) in steps.enumerated() {
             place = "operation \(operation) in step \(index), \(step)"
             let before = bench.model
