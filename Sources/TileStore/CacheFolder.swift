@@ -36,7 +36,7 @@ enum CacheFolder {
         guard status.kind == .folder || status.kind == .link else {
             throw StoreError(.notACache, "\(files.location) is a file, not the folder of a tile cache")
         }
-        ledger.readOnly = configuration.readOnly || !files.mayWrite()
+        ledger.settleRights(configuration)
         if let marker = try readMarker(files) { return marker }
         let names = try files.list("") ?? []
         let foreign = names.filter { !known.contains($0) }
@@ -155,7 +155,7 @@ enum CacheFolder {
         // People and systems remove folders that look like rubbish; what was in them is a miss, no error.
         try makeFolders(files)
         var loaded = try ledger.load(underLock: false)
-        if loaded == nil || ledger.needsJudgement {
+        if loaded == nil || ledger.damage.needsJudgement {
             // New, unfinished or damaged: only under the lock may that be settled.
             try ledger.acquire(wait: configuration.lockWait)
             defer { ledger.release() }
@@ -165,29 +165,7 @@ enum CacheFolder {
             throw StoreError(.damaged, "\(files.location)/manifest cannot be read; see tilegc verify")
         }
         try blobs.staging.sweep(now: ledger.environment.now())
-        makeReserve(ledger)
+        ledger.reserve.make()
         return loaded
-    }
-
-    static let reserveSize = 1 << 20
-
-    /// Makes the file that is given up when a removal meets a full disk.
-    ///
-    /// That it cannot be made now is no error: the next opening or removal tries again.
-    static func makeReserve(_ ledger: Ledger) {
-        let files = ledger.files
-        do throws(FileError) {
-            if let status = try files.status(at: "manifest/reserve"), status.size == Int64(reserveSize) {
-                ledger.reserveGone = false
-                return
-            }
-            try files.unlink("manifest/reserve")
-            // Not zeros: a file system may keep those without giving them room.
-            try files.createFile(
-                "manifest/reserve", bytes: [UInt8](repeating: 0x2E, count: reserveSize), sync: false)
-            ledger.reserveGone = false
-        } catch {
-            ledger.reserveGone = true
-        }
     }
 }

@@ -17,7 +17,7 @@ struct Evictor {
     init(keeping t: Tables) {
         keepsLimits = true
         guard t.exceedsLimits else { return }
-        if t.limits.capacity.map({ t.allocatedUnpinned > $0 }) ?? false { bytes = 0 }
+        if t.limits.capacity.map({ t.blobAccount.allocatedUnpinned > $0 }) ?? false { bytes = 0 }
         entryLimit = 0
         renew(t)
     }
@@ -54,7 +54,7 @@ struct Evictor {
         }
         if let most = entryLimit {
             entryLimit = nil
-            if t.unpinnedEntries > most { (entries, spareEntries) = (most - most / 100, most) }
+            if t.entryAccount.unpinned > most { (entries, spareEntries) = (most - most / 100, most) }
         }
         guard let target = entries else { return nil }
         let (victims, blobs) = t.oldestEntries(downTo: target, sparing: spareEntries, most: 256)
@@ -69,8 +69,8 @@ struct Evictor {
     /// What all of it would remove.
     func preview(_ t: Tables) -> RemovalReport {
         var report = RemovalReport()
-        var left = t.allocatedUnpinned
-        var leftEntries = t.unpinnedEntries
+        var left = t.blobAccount.allocatedUnpinned
+        var leftEntries = t.entryAccount.unpinned
         var doomed: Set<UInt32> = []
         var slot = t.blobOrder.first
         while let target = bytes, left > target, slot != noSlot {
@@ -107,13 +107,13 @@ struct Evictor {
 
 extension Tables {
     var exceedsLimits: Bool {
-        unpinnedEntries > limits.entryLimit || limits.capacity.map { allocatedUnpinned > $0 } ?? false
+        entryAccount.unpinned > limits.entryLimit || limits.capacity.map { blobAccount.allocatedUnpinned > $0 } ?? false
     }
 
     /// The blobs that go first on the way down to a number of allocated bytes.
     func oldestBlobs(downTo target: Int, sparing: Int, most: Int) -> [BlobDigest] {
         var victims: [BlobDigest] = []
-        var left = allocatedUnpinned
+        var left = blobAccount.allocatedUnpinned
         var slot = blobOrder.first
         while left > target, slot != noSlot, victims.count < most {
             if slot == blobOrder.last, left <= sparing { break }
@@ -130,7 +130,7 @@ extension Tables {
         var victims: [TileKey] = []
         var freed: [BlobDigest] = []
         var references: [UInt32: UInt32] = [:]
-        var left = unpinnedEntries
+        var left = entryAccount.unpinned
         var slot = entryOrder.first
         while left > target, slot != noSlot, victims.count < most {
             let record = entries[slot].pointee

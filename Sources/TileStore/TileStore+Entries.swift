@@ -16,7 +16,7 @@ struct Matcher {
 
     func matches(_ record: EntryRecord, _ tables: Tables) -> Bool {
         let key = record.key
-        if let source = selection.source, tables.sources[Int(key.source)] != source { return false }
+        if let source = selection.source, tables.names.sources[Int(key.source)] != source { return false }
         if let zooms = selection.zooms {
             guard !key.isResource, zooms.contains(key.zoom) else { return false }
         }
@@ -26,7 +26,7 @@ struct Matcher {
             else { return false }
         }
         if let region, let source = selection.region?.source {
-            guard !key.isResource, tables.sources[Int(key.source)] == source,
+            guard !key.isResource, tables.names.sources[Int(key.source)] == source,
                 region.contains(z: key.zoom, x: key.column, y: key.row)
             else { return false }
         }
@@ -129,7 +129,8 @@ extension TileStore {
         guard order == .key else { return SelectedKeys(found, of: t) }
         // Numbers of names say nothing about their order.
         let (sources, variants) = tables.read { _, _ in
-            (t.sources.ranks(by: <), t.variants.ranks { ($0.scale, $0.format ?? "") < ($1.scale, $1.format ?? "") })
+            let variants = t.names.variants.ranks { ($0.scale, $0.format ?? "") < ($1.scale, $1.format ?? "") }
+            return (t.names.sources.ranks(by: <), variants)
         }
         found.sort { p, q in
             if p.source != q.source { return sources[Int(p.source)] < sources[Int(q.source)] }

@@ -82,7 +82,7 @@ extension TileStore {
     /// Runs a removal and adds up what it did, by the accounts.
     func counting<R>(into report: inout RemovalReport, _ body: () throws -> R) rethrows -> R {
         func accounts() -> (Int, Int, Int) {
-            tables.read { t, _ in (t.entryCount, t.blobCount, t.allocatedUnpinned + t.allocatedPinned) }
+            tables.read { t, _ in (t.entryAccount.count, t.blobAccount.count, t.blobAccount.allocated) }
         }
         let before = accounts()
         // What fails in its middle has removed something, too.
@@ -133,18 +133,17 @@ extension TileStore {
             try appendRecords(lines, ledger)
         } catch let failure as AppendFailure where failure.cause.isFull {
             // Records are absolute, so those that stand already may be written again.
-            try files.unlink("manifest/reserve")
-            ledger.reserveGone = true
+            try ledger.reserve.giveUp()
             do {
                 try appendRecords(lines, ledger)
             } catch let failure as AppendFailure where failure.cause.isFull {
                 // An entry without its blob is a miss, so this order is safe too; it makes the room for the record.
                 guard let folder = try ledger.confirmFolder() else { throw failure }
-                for digest in blobs { try unlink(ledger.giveUp(digest), folder) }
+                for digest in blobs { try unlink(ledger.unrecorded.giveUp(digest), folder) }
                 try appendRecords(lines, ledger)
-                ledger.unrecorded.subtract(blobs)
+                ledger.unrecorded.recorded(blobs)
             }
         }
-        if ledger.reserveGone { CacheFolder.makeReserve(ledger) }
+        ledger.reserve.makeAgain()
     }
 }

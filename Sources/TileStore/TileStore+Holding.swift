@@ -19,7 +19,7 @@ extension TileStore {
             defer { ledger.release() }
             if try !ledger.advance(.live(tables), underLock: true) { try reload(ledger, underLock: true) }
             if try ledger.hasLostJournal() { try replaceManifest(ledger) }
-            defer { if ledger.hasDropped { sweepDropped(ledger) } }
+            defer { if ledger.glance.hasUnswept { sweepDropped(ledger) } }
             return try body(ledger)
         } catch let error as FileError {
             throw StoreError(error, in: files.location)
@@ -31,7 +31,7 @@ extension TileStore {
     /// Takes entries of dropped blobs out of the tables, a few at a time, so that readers come in between.
     func sweepDropped(_ ledger: Ledger) {
         while tables.write({ $0.sweep(256) }) {}
-        ledger.hasDropped = false
+        ledger.glance.swept()
     }
 
     /// Loads the newest checkpoint in place of the tables.
@@ -59,7 +59,7 @@ extension TileStore {
 
     /// Goes on with a new manifest in the place of one that was deleted: records appended to that one would be lost.
     private func replaceManifest(_ ledger: Ledger) throws {
-        ledger.mustLoad = true
+        ledger.demandLoad()
         try reload(ledger, underLock: true)
     }
 
@@ -101,13 +101,13 @@ extension TileStore {
         if isReadOnly, try ledger.hasLostJournal() {
             // It never takes the lock, by which others notice that the folder was removed and made anew.
             try files.enter()
-            ledger.mustLoad = true
+            ledger.demandLoad()
             try reload(ledger, underLock: false)
         }
-        if ledger.hasDropped { sweepDropped(ledger) }
-        if ledger.hasReleased { forgetBlobsOfOthers(ledger) }
+        if ledger.glance.hasUnswept { sweepDropped(ledger) }
+        if ledger.glance.hasReleased { forgetBlobsOfOthers(ledger) }
         // A line that is whole but wrong: only under the lock may it be called damage.
-        if ledger.needsJudgement, !isReadOnly {
+        if ledger.damage.needsJudgement, !isReadOnly {
             do { try ledger.acquire(wait: mayWait ? configuration.lockWait : 0) } catch let error as StoreError
                 where !mayWait && error.code == .locked
             {

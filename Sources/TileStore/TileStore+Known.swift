@@ -86,7 +86,7 @@ extension Tables {
     @inline(__always)
     fileprivate func known(_ slot: UInt32, _ room: UnsafeMutableRawBufferPointer) -> KnownEntry? {
         let record = entries[slot].pointee
-        guard let fields = sets[Int(record.set)]?.fields.identity else { return nil }
+        guard let fields = sets[record.set]?.fields.identity else { return nil }
         let blob = record.blob == noSlot ? nil : blobs[record.blob].pointee
         let times = details.times(record.details)
         return KnownEntry(

@@ -223,8 +223,7 @@ extension TileStore {
     /// Notes that a blob's file has the right bytes, unless the tables were replaced since: these may be of another folder.
     func markVerified(_ digest: BlobDigest, in number: UInt64) {
         tables.write { tables in
-            guard tables.number == number, let slot = tables.find(digest) else { return }
-            tables.blobs.change(slot).pointee.flags |= BlobRecord.verified
+            if tables.number == number { tables.note(BlobRecord.verified, of: digest) }
         }
     }
 }

@@ -5,7 +5,7 @@ extension TileStore {
     public func pin(_ region: PinnedRegion) throws {
         try hold { ledger in
             let (isNew, hasRoom) = tables.read { t, _ in
-                (t.regions[region.name] != region, t.hasRoom(for: region.source))
+                (t.regions[region.name] != region, t.names.hasRoom(for: region.source))
             }
             // As with limits: the record that is there may not be on the disk.
             guard isNew || isDurable else { return }

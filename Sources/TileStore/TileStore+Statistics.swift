@@ -47,8 +47,8 @@ extension TileStore {
                     (counted, next, result, sources) = (t, 0, start, [])
                     t.enterAccounts(&result.figures)
                 }
-                while sources.count < t.sources.count {
-                    sources.append(SourceStatistics(name: t.sources[sources.count]))
+                while sources.count < t.names.sources.count {
+                    sources.append(SourceStatistics(name: t.names.sources[sources.count]))
                 }
                 let end = min(t.entries.count, next &+ 16384)
                 for slot in next..<max(next, end) { count(slot, t, now, &result, &sources) }
@@ -123,10 +123,10 @@ struct CountedFigures {
 extension Tables {
     /// The figures that need no walk.
     func enterAccounts(_ figures: inout StoreStatistics) {
-        figures.blobs = blobCount
-        figures.bytes = blobBytes
-        figures.allocatedBytes = allocatedUnpinned + allocatedPinned
-        figures.pinnedBytes = allocatedPinned
+        figures.blobs = blobAccount.count
+        figures.bytes = blobAccount.bytes
+        figures.allocatedBytes = blobAccount.allocated
+        figures.pinnedBytes = blobAccount.allocatedPinned
         figures.limits = limits
     }
 }

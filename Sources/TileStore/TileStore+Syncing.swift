@@ -10,16 +10,7 @@ extension TileStore {
 
     /// Under the lock, in relaxed mode: records that from now on blobs may be there that have not been synced.
     func markUnsynced(_ ledger: Ledger) throws {
-        // A power cut must not take the mark and leave what it warns of. Who wrote one may have died before it was synced.
-        if ledger.glance.hasBoot {
-            if let known = ledger.syncedMark, known == (ledger.loads, ledger.glance.bootLines) { return }
-            try ledger.syncLines()
-        } else {
-            var mark = LineBuffer(capacity: 128)
-            mark.boot(environment.bootID ?? Self.unknownBoot)
-            try ledger.append(mark, sync: true, .live(tables))
-        }
-        ledger.syncedMark = (ledger.loads, ledger.glance.bootLines)
+        try ledger.mark(unsyncedSince: environment.bootID ?? Self.unknownBoot, .live(tables))
     }
 
     /// Under the lock, in durable mode: syncs the file of a live blob, if its bytes are right.
@@ -33,9 +24,7 @@ extension TileStore {
     /// Takes note that a blob's file has been synced, where that is not known of all.
     func noteSynced(_ digest: BlobDigest) {
         guard tables.read({ t, _ in t.find(digest).map { t.mayBeUnsynced($0) } ?? false }) else { return }
-        tables.write { t in
-            if let slot = t.find(digest) { t.blobs.change(slot).pointee.flags |= BlobRecord.synced }
-        }
+        tables.write { $0.note(BlobRecord.synced, of: digest) }
     }
 
     /// Syncs what relaxed stores have written and records that, so that nobody has to doubt it any more.
@@ -70,6 +59,15 @@ extension TileStore {
 }
 
 extension Tables {
+    /// Takes note of what this process knows of a blob's file, by a flag of its record.
+    func note(_ flag: UInt16, of digest: BlobDigest) {
+        if let slot = find(digest) { blobs.change(slot).pointee.flags |= flag }
+    }
+
+    func forget(_ flag: UInt16, of digest: BlobDigest) {
+        if let slot = find(digest) { blobs.change(slot).pointee.flags &= ~flag }
+    }
+
     /// Whether a power cut might still take a live blob's file, as far as is known.
     @inline(__always)
     func mayBeUnsynced(_ blob: UInt32) -> Bool {

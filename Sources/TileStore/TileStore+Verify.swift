@@ -21,7 +21,7 @@ extension TileStore {
         try catchUp()
         var report = VerifyReport()
         report.journalDamage = try manifestDamage()
-        let (entries, mismatches) = tables.read { t, _ in (t.entryCount, t.accountMismatches().count) }
+        let (entries, mismatches) = tables.read { t, _ in (t.entryAccount.count, t.accountMismatches().count) }
         report.entries = entries
         report.countMismatches = mismatches
         let suspects = try checkBlobs(quick: quick, &report, progress)
@@ -80,7 +80,7 @@ extension TileStore {
         // Slots are those of these tables. If they are replaced meanwhile, the walk goes on in the old ones: all blobs that
         // were there at the beginning are looked at, and what looks wrong is confirmed against the current tables.
         let t = tables.read { t, _ in t }
-        let total = tables.read { _, _ in t.blobCount }
+        let total = tables.read { _, _ in t.blobAccount.count }
         var suspects: [(BlobDigest, Int)] = []
         var from: UInt32 = 0
         var more = true
@@ -176,7 +176,7 @@ extension TileStore {
     /// Counts lines that cannot be read, from the newest checkpoint to the journal's end as this process has read it.
     private func manifestDamage() throws -> Int {
         do {
-            let known = commit.withLock { ($0.checkpointGeneration, $0.generation, $0.offset, $0.damagedLines) }
+            let known = commit.withLock { ($0.chain.checkpoint, $0.generation, $0.offset, $0.damagedLines) }
             guard let newest = try files.newestCheckpoint() else { return 1 }
             var damage = try damagedLines(Ledger.checkpointPath(newest), upTo: nil, isCheckpoint: true)
             var generation = newest
@@ -314,13 +314,13 @@ extension Tables {
         func compare(_ name: String, _ account: Int, _ sum: Int) {
             if account != sum { found.append("I6: \(name) is \(account), the sum \(sum)") }
         }
-        compare("entryCount", entryCount, live)
-        compare("unpinnedEntries", unpinnedEntries, unpinned)
-        compare("logicalBytes", logicalBytes, logical)
-        compare("blobCount", blobCount, count)
-        compare("blobBytes", blobBytes, bytes)
-        compare("allocatedUnpinned", allocatedUnpinned, free)
-        compare("allocatedPinned", allocatedPinned, pinned)
+        compare("entryCount", entryAccount.count, live)
+        compare("unpinnedEntries", entryAccount.unpinned, unpinned)
+        compare("logicalBytes", blobAccount.logicalBytes, logical)
+        compare("blobCount", blobAccount.count, count)
+        compare("blobBytes", blobAccount.bytes, bytes)
+        compare("allocatedUnpinned", blobAccount.allocatedUnpinned, free)
+        compare("allocatedPinned", blobAccount.allocatedPinned, pinned)
         return found
     }
 

@@ -127,10 +127,7 @@ public final class TileStore: Sendable {
 
     private func shut() {
         tables.forEachLocal { $0.isClosed = true }
-        commit.withLock {
-            $0.isClosed = true
-            $0.close()
-        }
+        commit.withLock { $0.close() }
     }
 
     /// A fingerprint of a text, salted with the cache's own salt: tells values apart without keeping them.

@@ -20,7 +20,7 @@ struct IndexImageTests {
     ) throws {
         let image = try Lab(configuration(.automatic), disk: disk.clone())
         let manifest = try Lab(configuration(.never), disk: disk.clone())
-        let isByImage = image.store.commit.withLock { $0.imagePosition != nil }
+        let isByImage = image.store.commit.withLock { $0.chain.hasImage }
         #expect(isByImage == expected, what, sourceLocation: sourceLocation)
         let difference = difference(try image.store.snapshot(), try manifest.store.snapshot())
         #expect(difference == nil, what, sourceLocation: sourceLocation)
@@ -164,7 +164,7 @@ struct IndexImageTests {
             let disk = lab.disk.clone()
             disk.corrupt(Self.image) { $0[place] ^= 0x40 }
             let opened = try Lab(Self.configuration(.automatic), disk: disk)
-            #expect(opened.store.commit.withLock { $0.imagePosition == nil }, "byte \(place)")
+            #expect(opened.store.commit.withLock { !$0.chain.hasImage }, "byte \(place)")
         }
         for length in [0, 1, 39, 40, 41, start - 1, start, start + 1, bytes.count - 1] {
             let disk = lab.disk.clone()
@@ -212,7 +212,7 @@ struct IndexImageTests {
             let edited = lab.disk.clone()
             edited.corrupt(checkpoint) { $0[place] ^= 1 }
             let opened = try Lab(Self.configuration(.automatic), disk: edited)
-            #expect(opened.store.commit.withLock { $0.imagePosition == nil }, "checkpoint's byte \(place)")
+            #expect(opened.store.commit.withLock { !$0.chain.hasImage }, "checkpoint's byte \(place)")
         }
         // An image of another checkpoint under this one's name.
         let renamed = lab.disk.clone()
@@ -234,7 +234,7 @@ struct IndexImageTests {
         #expect(try lab.store.writeIndexImage())
         lab.disk.corrupt(lab.digest(1).path) { $0[500] ^= 1 }
         try lab.reopen()
-        #expect(lab.store.commit.withLock { $0.imagePosition != nil })
+        #expect(lab.store.commit.withLock { $0.chain.hasImage })
         #expect(try lab.store.read(lab.key(1)) == nil)
         #expect(try lab.store.invariantViolations() == [])
     }
@@ -278,7 +278,7 @@ struct IndexImageTests {
         let expected = try store.snapshot()
         try store.close()
         store = try open()
-        #expect(store.commit.withLock { $0.imagePosition != nil })
+        #expect(store.commit.withLock { $0.chain.hasImage })
         #expect(difference(try store.snapshot(), expected) == nil)
         #expect(try store.invariantViolations() == [])
         // Somebody else might have written it: then it is not trusted.
@@ -291,7 +291,7 @@ struct IndexImageTests {
             [.posixPermissions: 0o666], ofItemAtPath: folder.path + "/manifest/" + image)
         configuration.indexImages = .automatic
         store = try open()
-        #expect(store.commit.withLock { $0.imagePosition == nil })
+        #expect(store.commit.withLock { !$0.chain.hasImage })
         #expect(difference(try store.snapshot(), expected) == nil)
         try store.close()
     }

@@ -260,7 +260,7 @@ struct ReplacedTablesTests {
             try lab.put(0..<40)
             _ = try lab.store.remove((0..<40).map { lab.key($0) })
             try reader.catchUp()
-            #expect(reader.tables.read { t, _ in t.released.count } == 0, "round \(round)")
+            #expect(reader.tables.read { t, _ in t.released.isEmpty }, "round \(round)")
         }
         // A writer's own are unlinked as before.
         #expect(try lab.store.verify().orphans == [])

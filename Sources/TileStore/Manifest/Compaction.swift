@@ -55,7 +55,9 @@ package final class Compaction {
         file = try files.inStaging { [temporary] () throws(FileError) in
             try files.open(temporary, .createNew)
         }
-        let header = store.tables.read { t, _ in (t.nextSequence, t.nextSet, t.entryCount, t.blobCount) }
+        let header = store.tables.read { t, _ in
+            (t.nextSequence, t.sets.nextNumber, t.entryAccount.count, t.blobAccount.count)
+        }
         firstSequence = header.0
         lines.checkpointHeader(
             generation, sequence: header.0, nextSet: header.1, entries: header.2, blobs: header.3)
@@ -99,7 +101,7 @@ package final class Compaction {
     private func write(_ slot: UInt32, _ t: Tables) {
         let record = t.entries[slot].pointee
         guard record.isLive, record.blob == noSlot || t.blobs[record.blob].pointee.isLive,
-            let set = t.sets[Int(record.set)]
+            let set = t.sets[record.set]
         else { return }
         if definedSets.insert(set.number).inserted {
             lines.set(set.number, set.fields, tail: ",")
@@ -192,12 +194,7 @@ package final class Compaction {
                 // In a folder that has taken this one's place the numbers of generations mean other files.
                 guard ledger.loads == loads else { return }
                 try removeOlder(files, &replaced)
-                ledger.checkpointGeneration = generation
-                ledger.checkpointBytes = Int64(bytes)
-                ledger.chainBytes = 0
-                ledger.imagePosition = nil
-                // It has what this process has: there is nothing to learn from it.
-                ledger.skippedIn = nil
+                ledger.noteCheckpoint(generation, bytes: bytes)
             }
         } catch let error as FileError {
             throw StoreError(error, in: files.location)
@@ -312,14 +309,14 @@ extension TileStore {
 
     /// Due when the journals are larger than half the checkpoint, and than 8 MiB, which are read in 20 ms.
     func isCompactionDue(_ ledger: Ledger) -> Bool {
-        ledger.offset + ledger.chainBytes > compactionThreshold(ledger)
+        ledger.journalBytes > compactionThreshold(ledger)
     }
 
     /// Overdue at twice that: then even a store that is being closed finishes its compaction, because processes that each live
     /// shorter than one takes would never get one done.
     func isCompactionOverdue(_ ledger: Ledger) -> Bool {
-        ledger.offset + ledger.chainBytes > 2 * compactionThreshold(ledger)
+        ledger.journalBytes > 2 * compactionThreshold(ledger)
     }
 
-    private func compactionThreshold(_ ledger: Ledger) -> Int64 { max(8 << 20, ledger.checkpointBytes / 2) }
+    private func compactionThreshold(_ ledger: Ledger) -> Int64 { max(8 << 20, ledger.chain.checkpointBytes / 2) }
 }

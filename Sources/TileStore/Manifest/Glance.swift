@@ -1,13 +1,32 @@
-/// What the tables said when lines were last carried out.
+/// What the tables said when lines were last carried out: spares a holder of the lock looking again.
 struct Glance {
-    var hasBoot = false
+    private(set) var hasBoot = false
     /// How many `boot` records the tables have read.
-    var bootLines = 0
+    private(set) var bootLines = 0
     /// The next recency number.
-    var nextSequence: UInt64 = 1
+    private(set) var nextSequence: UInt64 = 1
     /// How many unpinned entries, and allocated bytes, there is room for; below 0 the limit is exceeded.
-    var entryRoom = 0
-    var byteRoom: Int?
+    private(set) var entryRoom = 0
+    private(set) var byteRoom: Int?
+    /// Whether lines left blobs to unlink, or entries of dropped blobs to sweep.
+    private(set) var hasReleased = false
+    private(set) var hasUnswept = false
 
     var exceedsLimits: Bool { entryRoom < 0 || (byteRoom ?? 0) < 0 }
+
+    @inline(__always)
+    mutating func note(_ tables: Tables) {
+        hasReleased = !tables.released.isEmpty
+        hasUnswept = tables.hasUnswept
+        hasBoot = tables.boot != nil
+        bootLines = tables.bootLines
+        nextSequence = tables.nextSequence
+        entryRoom = tables.limits.entryLimit &- tables.entryAccount.unpinned
+        byteRoom = tables.limits.capacity.map { $0 &- tables.blobAccount.allocatedUnpinned }
+    }
+
+    /// What was released was taken from the tables.
+    mutating func tookReleased() { hasReleased = false }
+
+    mutating func swept() { hasUnswept = false }
 }

@@ -122,7 +122,6 @@ struct IndexImageReader {
         }
         try clear(state, tables, except: latest)
         try read(pieces)
-        tables.sets = Array(repeating: nil, count: Int(state.setSlots))
         let copied = latest.mapValues { blocks[$0].offset }
         for block in blocks {
             if block.isPatch {
@@ -132,10 +131,10 @@ struct IndexImageReader {
             } else if block.kind == .sets {
                 let bytes = try contents(block)
                 defer { bytes.deallocate() }
-                guard tables.restoreSets(UnsafeRawBufferPointer(bytes)) else { throw Flaw.damaged }
+                guard tables.sets.restore(UnsafeRawBufferPointer(bytes)) else { throw Flaw.damaged }
             }
         }
-        tables.finishSets()
+        tables.sets.finishRestoring()
         // Names last: whether one is needed is asked of the index.
         for block in blocks where block.kind == .resources {
             let bytes = try contents(block)

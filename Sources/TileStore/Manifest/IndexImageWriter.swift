@@ -95,8 +95,8 @@ package final class IndexImageWriter {
             return true
         case .sets(let slot):
             let count = read { t -> UInt32 in
-                let count = UInt32(t.sets.count)
-                for slot in slot..<max(slot, min(count, slot &+ 256)) { t.writeSet(slot, to: &buffer) }
+                let count = t.sets.count
+                for slot in slot..<max(slot, min(count, slot &+ 256)) { t.sets.write(slot, to: &buffer) }
                 return count
             }
             try close(.sets, 0)
@@ -183,9 +183,9 @@ package final class IndexImageWriter {
             }
         }
         store.tables.write { _ in
-            found += tables.changedSets.count
-            for slot in tables.changedSets { tables.writeSet(slot, to: &buffer) }
-            tables.changedSets.removeAll(keepingCapacity: true)
+            let changed = tables.sets.takeChanges()
+            found += changed.count
+            for slot in changed { tables.sets.write(slot, to: &buffer) }
         }
         try close(.sets, 0)
         try closeNames()
@@ -305,7 +305,7 @@ package final class IndexImageWriter {
                     // Another opening took the file for one left over: this process was asleep for an hour.
                     return false
                 }
-                ledger.imagePosition = (position.journal, Int64(position.offset))
+                ledger.chain.noteImage(position)
                 return true
             }
         } catch let error as FileError {
@@ -322,16 +322,12 @@ package final class IndexImageWriter {
         var position = ImagePosition()
         try files.stamp(checkpoint, generation, &position)
         return try store.commit.withLock { ledger -> ImagePosition? in
-            guard !ledger.isClosed, ledger.loads == loads, !ledger.mustLoad, !ledger.needsJudgement,
-                ledger.awaitedGeneration == nil, ledger.generation >= generation, !tables.hasUnswept,
-                let checksum = ledger.lastChecksum
+            guard ledger.loads == loads, ledger.generation >= generation, !tables.hasUnswept,
+                let position = ledger.restingPlace(position)
             else { return nil }
             holdsBack = true
             defer { holdsBack = false }
             guard try round(most: .max) <= Self.last * 4 else { return nil }
-            position.journal = ledger.generation
-            position.offset = UInt64(ledger.offset)
-            position.lastChecksum = UInt64(checksum)
             var state = tables.imageState()
             state.position = position
             state.damagedLines = UInt64(ledger.damagedLines)
@@ -397,7 +393,7 @@ extension TileStore {
         case .never: return false
         case .always: return ledger.bytesToRead > 0
         case .automatic:
-            let all = ledger.checkpointBytes + ledger.chainBytes + ledger.offset
+            let all = ledger.chain.checkpointBytes + ledger.journalBytes
             return ledger.bytesToRead > (atEnd ? max(1 << 20, all / 32) : max(4 << 20, all / 8))
         }
     }

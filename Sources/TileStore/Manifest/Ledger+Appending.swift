@@ -11,38 +11,22 @@ extension Ledger {
     func append(
         _ lines: borrowing LineBuffer, knowing known: PendingRecords? = nil, sync: Bool = false, _ target: Target
     ) throws(AppendFailure) {
-        guard let journal else {
-            throw AppendFailure(standing: 0, cause: FileError("append", "journal", Errno.badFile))
-        }
         let bytes = lines.bytes
+        let syncs = durable || sync
         var written = 0
         do throws(FileError) {
-            if isTorn {
-                try files.truncate(journal, to: offset)
-                isTorn = false
-            }
-            if durable || sync, syncedGeneration != generation { try syncManifest() }
-            if offset == 0 { try writeHeader(journal) }
-            while written < bytes.count {
-                written += try files.write(journal, UnsafeRawBufferPointer(rebasing: bytes[written...]))
-            }
-            if durable || sync { try files.sync(journal) }
+            try journal.mend()
+            if syncs { try syncManifest() }
+            try journal.write(bytes, &written)
+            if syncs { try journal.sync() }
             _ = take(bytes, known, target)
         } catch {
             let whole = bytes[..<written].lastIndex(of: 0x0A).map { $0 + 1 } ?? 0
-            cut(journal, to: offset + Int64(whole))
+            journal.cut(keeping: whole)
             let standing = take(UnsafeRawBufferPointer(rebasing: bytes[..<whole]), nil, target)
             throw AppendFailure(
                 standing: standing, cause: FileError(error.operation, Self.journalPath(generation), error.number))
         }
-    }
-
-    /// Cuts a torn line off the journal's end.
-    ///
-    /// If the disk refuses that too, nothing is appended until it has been done: by the next append of this hold of the lock,
-    /// or by the next holder.
-    private func cut(_ journal: OpenFile, to size: Int64) {
-        do throws(FileError) { try files.truncate(journal, to: size) } catch { isTorn = true }
     }
 
     /// Syncs what has to survive for the current journal's lines to count: the journals since the checkpoint, whose last
@@ -50,7 +34,8 @@ extension Ledger {
     ///
     /// Other stores may have begun journals in relaxed mode, which syncs neither. Done once for each journal.
     private func syncManifest() throws(FileError) {
-        for n in checkpointGeneration..<max(checkpointGeneration, generation) {
+        guard !synced.has(generation) else { return }
+        for n in chain.checkpoint..<max(chain.checkpoint, generation) {
             // One that is gone was replaced by a checkpoint that has been synced.
             guard let file = try openIfThere(Self.journalPath(n)) else { continue }
             defer { files.close(file) }
@@ -58,14 +43,28 @@ extension Ledger {
         }
         try files.syncFolder("manifest")
         try files.syncFolder("")
-        syncedGeneration = generation
+        synced.note(generation)
     }
 
     /// Syncs the journal's lines and what they need to count: somebody may have died before they were synced.
     func syncLines() throws(FileError) {
-        guard let journal else { throw FileError("sync", "journal", Errno.badFile) }
-        if syncedGeneration != generation { try syncManifest() }
-        try files.sync(journal)
+        try syncManifest()
+        try journal.sync()
+    }
+
+    /// In relaxed mode: makes sure that a mark of unsynced blobs is in the journal, and on the disk.
+    ///
+    /// A power cut must not take the mark and leave what it warns of. Who wrote one may have died before it was synced.
+    func mark(unsyncedSince boot: String, _ target: Target) throws {
+        if glance.hasBoot {
+            if synced.hasMark(loads, glance.bootLines) { return }
+            try syncLines()
+        } else {
+            var mark = LineBuffer(capacity: 128)
+            mark.boot(boot)
+            try append(mark, sync: true, target)
+        }
+        synced.noteMark(loads, glance.bootLines)
     }
 
     /// Carries out lines that stand in the journal: as all processes do, by reading them, but for those that are known.
@@ -81,32 +80,17 @@ extension Ledger {
                     // Readers come in between, as in `consume`.
                     let end = min(next + 256, known.puts.count)
                     while next < end, known.puts[next].start == used {
-                        if !tables.apply(known, next, bytes) { damagedLines += 1 }
+                        if !tables.apply(known, next, bytes) { damage.skip(1, in: generation) }
                         used = known.puts[next].end
                         next += 1
                     }
                     note(tables)
                 }
-                lastChecksum = LineReader.checksum(bytes, at: used - 11)
+                journal.pass(used - start, LineReader.checksum(bytes, at: used - 11))
             }
         }
         if used < bytes.count { used += consume(UnsafeRawBufferPointer(rebasing: bytes[used...]), target) }
-        offset += Int64(used)
         return used
-    }
-
-    /// A journal that a power cut emptied gets its first line again.
-    func writeHeader(_ journal: OpenFile) throws(FileError) {
-        var header = LineBuffer(capacity: 128)
-        header.journalHeader(generation, after: 0, previous: nil)
-        do throws(FileError) {
-            try files.writeAll(journal, header.bytes)
-        } catch {
-            cut(journal, to: 0)
-            throw error
-        }
-        lastChecksum = LineReader.checksum(header.bytes, at: header.count - 11)
-        offset = Int64(header.count)
     }
 
     /// Ends this journal and goes on in the next one.
@@ -117,10 +101,10 @@ extension Ledger {
         guard next <= Self.lastGeneration else {
             throw StoreError(
                 .damaged,
-                "\(files.location)/\(Self.checkpointPath(checkpointGeneration)) has the last number that there can be; "
+                "\(files.location)/\(Self.checkpointPath(chain.checkpoint)) has the last number that there can be; "
                     + "remove the folder and let the cache fill again")
         }
-        try createJournal(next, after: offset, previous: lastChecksum)
+        try Journal.create(next, after: offset, previous: journal.lastChecksum, sync: durable, in: files)
         var lines = LineBuffer(capacity: 128)
         lines.rotate(to: next)
         do throws(AppendFailure) { try append(lines, target) } catch { throw error.cause }
@@ -128,7 +112,7 @@ extension Ledger {
             throw StoreError(.damaged, "journal \(next) vanished from \(files.location)/manifest while it was made")
         }
         // Its name and the record that leads to it have just been synced, after all that is before them.
-        if durable { syncedGeneration = generation }
+        if durable { synced.note(generation) }
     }
 
     /// Measures the newest checkpoint, whoever made it, and the journals between it and the current one.
@@ -136,13 +120,33 @@ extension Ledger {
         guard let newest = try files.newestCheckpoint(), newest <= generation,
             let status = try files.status(at: Self.checkpointPath(newest))
         else { return }
-        var chain: Int64 = 0
-        for n in newest..<generation { chain += try files.status(at: Self.journalPath(n))?.size ?? 0 }
-        (checkpointBytes, chainBytes) = (status.size, chain)
+        var passed: Int64 = 0
+        for n in newest..<generation { passed += try files.status(at: Self.journalPath(n))?.size ?? 0 }
+        chain.measured(bytes: status.size, passed: passed)
     }
 
     /// Forgets damage that a fresh checkpoint has left behind.
-    func forgetDamage() { (damagedLines, skippedIn) = (0, nil) }
+    func forgetDamage() { damage.begin(0, in: generation) }
+}
+
+/// What of the manifest is known to be on the disk.
+struct SyncedManifest {
+    /// The journal of which it is known that a power cut leaves it and all that leads to it.
+    private var generation: UInt64?
+    /// The mark of unsynced blobs: of which tables, and how many there were before.
+    private var mark: (loads: Int, lines: Int)?
+
+    @inline(__always)
+    func has(_ generation: UInt64) -> Bool { self.generation == generation }
+
+    mutating func note(_ generation: UInt64) { self.generation = generation }
+
+    /// Another journal is being loaded.
+    mutating func forgetJournal() { generation = nil }
+
+    func hasMark(_ loads: Int, _ lines: Int) -> Bool { mark.map { $0 == (loads, lines) } ?? false }
+
+    mutating func noteMark(_ loads: Int, _ lines: Int) { mark = (loads, lines) }
 }
 
 /// An append that the disk refused: so many bytes of it stand all the same.

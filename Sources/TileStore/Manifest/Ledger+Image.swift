@@ -10,7 +10,7 @@ extension Ledger {
         var expected = ImagePosition()
         try files.stamp(checkpoint, newest, &expected)
         var opened: OpenFile?
-        var chain: Int64 = 0
+        var passed: Int64 = 0
         var keeps = false
         defer { if !keeps, let opened { files.close(opened) } }
         let loaded = try IndexImageReader(files, file, newest, environment.bounds).load { state in
@@ -22,7 +22,7 @@ extension Ledger {
             else { return false }
             for n in newest..<position.journal {
                 guard let status = try files.status(at: Self.journalPath(n)) else { return false }
-                chain += status.size
+                passed += status.size
             }
             opened = try openIfThere(Self.journalPath(position.journal), forAppending: true)
             guard let journal = opened, try files.length(of: journal) >= Int64(position.offset),
@@ -32,29 +32,24 @@ extension Ledger {
         }
         guard let (tables, state) = loaded, let next = opened else { return nil }
         keeps = true
-        mustLoad = true
-        skippedIn = nil
-        syncedGeneration = nil
-        if let journal { files.close(journal) }
-        journal = next
+        demandLoad()
+        synced.forgetJournal()
         let position = state.position
-        (generation, offset) = (position.journal, Int64(position.offset))
-        (lastChecksum, awaitedGeneration) = (UInt32(truncatingIfNeeded: position.lastChecksum), nil)
+        journal.begin(
+            next, position.journal, at: Int64(position.offset), after: UInt32(truncatingIfNeeded: position.lastChecksum)
+        )
         // What was counted in other tables is no damage of these, and what the image counts was skipped in its journal.
-        damagedLines = 0
-        (damagedLines, needsJudgement, chainBytes) = (Int(clamping: state.damagedLines), false, chain)
-        checkpointGeneration = newest
-        checkpointBytes = Int64(position.checkpointLength)
+        damage.begin(Int(clamping: state.damagedLines), in: generation)
+        chain.begin(newest, bytes: Int64(position.checkpointLength), passed: passed)
         guard try advance(.direct(tables), underLock: underLock) else { return nil }
         while tables.sweep(1 << 20) {}
         // An image keeps names that nothing uses any more; the manifest alone may do with fewer.
         guard tables.exceeded == nil else { return nil }
-        tables.released.removeAll()
-        loads += 1
-        mustLoad = false
-        imagePosition = (position.journal, Int64(position.offset))
+        tables.released.forget()
+        noteLoad()
+        chain.noteImage(position)
         note(tables)
-        if buffer.count > 1 << 16 { resizeBuffer(1 << 16) }
+        journal.shrinkBuffer()
         return tables
     }
 
@@ -66,9 +61,18 @@ extension Ledger {
     }
 
     /// Bytes of the manifest that an opening would have to read now.
-    var bytesToRead: Int64 {
-        guard let image = imagePosition else { return checkpointBytes + chainBytes + offset }
-        // Journals in between are whole in the chain; the part that is in the image as well makes little difference.
-        return image.journal == generation ? offset - image.offset : chainBytes + offset
+    var bytesToRead: Int64 { chain.unread(journal) }
+
+    /// Bytes of the journals since the checkpoint.
+    var journalBytes: Int64 { chain.passedBytes + offset }
+
+    /// A checkpoint's position with the place in the journal that the tables go with now; `nil` if there is none.
+    func restingPlace(_ position: ImagePosition) -> ImagePosition? {
+        guard !isClosed, !mustLoad, !damage.needsJudgement, journal.awaited == nil,
+            let checksum = journal.lastChecksum
+        else { return nil }
+        var position = position
+        (position.journal, position.offset, position.lastChecksum) = (generation, UInt64(offset), UInt64(checksum))
+        return position
     }
 }

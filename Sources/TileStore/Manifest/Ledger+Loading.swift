@@ -18,29 +18,23 @@ extension Ledger {
             if attempt == 0, let tables = try loadImage(newest, checkpoint, underLock: underLock) { return tables }
             var next = try openIfThere(Self.journalPath(newest), forAppending: true)
             if next == nil, underLock {
-                try createJournal(newest, after: 0, previous: nil)
+                try Journal.create(newest, sync: durable, in: files)
                 next = try openIfThere(Self.journalPath(newest), forAppending: true)
             }
             guard let next else { continue }
-            mustLoad = true
-            skippedIn = nil
-            syncedGeneration = nil
-            if let journal { files.close(journal) }
-            journal = next
-            (generation, offset, lastChecksum, awaitedGeneration) = (newest, 0, nil, nil)
-            (damagedLines, needsJudgement, chainBytes) = (0, false, 0)
-            (checkpointGeneration, imagePosition) = (newest, nil)
-            checkpointBytes = try files.status(of: checkpoint).size
+            demandLoad()
+            synced.forgetJournal()
+            journal.begin(next, newest)
+            damage.begin(0, in: newest)
+            chain.begin(newest, bytes: try files.status(of: checkpoint).size)
             let tables = try readCheckpoint(checkpoint, newest)
             guard try advance(.direct(tables), underLock: underLock) else { continue }
             while tables.sweep(1 << 20) {}
             if let bound = tables.exceeded { throw bound.loadingError(files.location, environment.bounds) }
             tables.finishLoading()
-            loads += 1
-            mustLoad = false
+            noteLoad()
             note(tables)
-            // What follows is short, mostly.
-            if buffer.count > 1 << 16 { resizeBuffer(1 << 16) }
+            journal.shrinkBuffer()
             return tables
         }
         if underLock {
@@ -70,7 +64,7 @@ extension Ledger {
                 "\(files.location)/manifest has journal-\(oldest).jsonl but no checkpoint: restore checkpoint-\(oldest).json "
                     + "from a backup, or remove the folder and let the cache fill again")
         }
-        if journals.isEmpty { try createJournal(0, after: 0, previous: nil, sync: true) }
+        if journals.isEmpty { try Journal.create(0, sync: true, in: files) }
         var lines = LineBuffer()
         lines.checkpointHeader(0, sequence: 1, nextSet: 1, entries: 0, blobs: 0)
         lines.checkpointEnd(0)
@@ -80,40 +74,22 @@ extension Ledger {
         try files.syncFolder("manifest")
     }
 
-    /// Makes a journal with its header, in place of any leftover of that name.
-    func createJournal(_ n: UInt64, after length: Int64, previous: UInt32?, sync: Bool = false) throws {
-        let path = Self.journalPath(n)
-        try files.unlink(path)
-        let file = try files.open(path, .createNew)
-        defer { files.close(file) }
-        var lines = LineBuffer()
-        lines.journalHeader(n, after: length, previous: previous)
-        do throws(FileError) {
-            try files.writeAll(file, lines.bytes)
-            if durable || sync {
-                try files.sync(file)
-                try files.syncFolder("manifest")
+    private func readCheckpoint(_ file: OpenFile, _ number: UInt64) throws -> Tables {
+        func read() throws -> (Tables, damaged: Int) {
+            do { return try readInHalves(file, number) } catch is Tables.UnusualLine {
+                noteLineByLine()
+                return try readLineByLine(file, number)
             }
-        } catch {
-            try files.unlink(path)
-            throw error
         }
-    }
-
-    func readCheckpoint(_ file: OpenFile, _ number: UInt64) throws -> Tables {
-        let damagedBefore = damagedLines
-        do {
-            return try readInHalves(file, number)
-        } catch is Tables.UnusualLine {
-            damagedLines = damagedBefore
-            readsLineByLine += 1
-            return try readLineByLine(file, number)
-        }
+        let (tables, damaged) = try read()
+        damage.skip(damaged, in: number)
+        return tables
     }
 
     /// By as many threads as there are, as long as the lines are such as this program writes.
-    private func readInHalves(_ file: OpenFile, _ number: UInt64) throws -> Tables {
-        let tables = try emptyTables(file, number)
+    private func readInHalves(_ file: OpenFile, _ number: UInt64) throws -> (Tables, damaged: Int) {
+        var damaged = 0
+        let tables = try emptyTables(file, number, &damaged)
         // The first stage has `puts` to itself, the second one all the rest.
         var puts = 0
         var (records, ended) = (0, false)
@@ -126,32 +102,33 @@ extension Ledger {
                     puts += chunk.puts.count
                 },
                 { [self] chunk in
-                    damagedLines += chunk.damage
+                    damaged += chunk.damage
                     try tables.enterEntries(chunk, reader) { count, before in
                         ended = true
-                        if count != records + before { damagedLines += 1 }
+                        if count != records + before { damaged += 1 }
                     }
                     records += chunk.puts.count + chunk.others.count
                 },
             ])
         tables.joinHalves()
         // A checkpoint without its last line was cut short: what it has is used, and verify tells.
-        if !ended { damagedLines += 1 }
-        return tables
+        if !ended { damaged += 1 }
+        return (tables, damaged)
     }
 
     /// Whatever the lines are: each is carried out before the next one.
-    private func readLineByLine(_ file: OpenFile, _ number: UInt64) throws -> Tables {
-        let tables = try emptyTables(file, number)
+    private func readLineByLine(_ file: OpenFile, _ number: UInt64) throws -> (Tables, damaged: Int) {
+        var damaged = 0
+        let tables = try emptyTables(file, number, &damaged)
         var (records, ended) = (0, false)
         try readChunks(
             file,
             [
                 { [self] chunk in
-                    damagedLines += chunk.damage
+                    damaged += chunk.damage
                     var next = 0
                     func carryOutPuts(upTo end: Int) {
-                        for i in next..<end where !tables.apply(chunk.puts[i]) { damagedLines += 1 }
+                        for i in next..<end where !tables.apply(chunk.puts[i]) { damaged += 1 }
                         next = end
                     }
                     for other in chunk.others {
@@ -159,8 +136,8 @@ extension Ledger {
                         switch tables.apply(other.body, reader, inCheckpoint: true) {
                         case .end(let count):
                             ended = true
-                            if count != records + next { damagedLines += 1 }
-                        case .damaged: damagedLines += 1
+                            if count != records + next { damaged += 1 }
+                        case .damaged: damaged += 1
                         case .done, .rotate, .header: break
                         }
                         records += 1
@@ -169,35 +146,33 @@ extension Ledger {
                     records += chunk.puts.count
                 }
             ])
-        if !ended { damagedLines += 1 }
-        return tables
+        if !ended { damaged += 1 }
+        return (tables, damaged)
     }
 
     private func readChunks(_ file: OpenFile, _ stages: [CheckpointReader.Stage]) throws {
         try CheckpointReader.read(
-            files, file, helpers: CheckpointReader.helpers(for: checkpointBytes), chunkSize: 1 << 18, stages: stages)
+            files, file, helpers: CheckpointReader.helpers(for: chain.checkpointBytes), chunkSize: 1 << 18,
+            stages: stages)
     }
 
     /// Tables for what a checkpoint's first line tells of.
-    private func emptyTables(_ file: OpenFile, _ number: UInt64) throws -> Tables {
+    private func emptyTables(_ file: OpenFile, _ number: UInt64, _ damaged: inout Int) throws -> Tables {
         let first = UnsafeMutableRawBufferPointer.allocate(byteCount: 4096, alignment: 8)
         defer { first.deallocate() }
         let length = try files.read(file, into: first, at: 0)
         let end = first[..<length].firstIndex(of: 0x0A)
         let found = end.flatMap { CheckpointHeader(UnsafeRawBufferPointer(rebasing: first[..<$0])) }
         // Without it the lines still say everything but the number of them.
-        if found == nil, end != nil || length == first.count { damagedLines += 1 }
+        if found == nil, end != nil || length == first.count { damaged += 1 }
         var header = found ?? CheckpointHeader()
         // An entry's line has at least 64 bytes.
-        header.entries = min(header.entries, Int(clamping: checkpointBytes / 64))
+        header.entries = min(header.entries, Int(clamping: chain.checkpointBytes / 64))
         header.blobs = min(header.blobs, header.entries)
         let tables = Tables(
             blockSize: files.blockSize, hashSeed: hashSeed, expectedEntries: header.entries,
             expectedBlobs: header.blobs, bounds: environment.bounds)
-        tables.beginLoading()
-        tables.generation = number
-        tables.nextSequence = max(1, header.sequence)
-        tables.nextSet = max(1, header.nextSet)
+        tables.beginLoading(number, header)
         return tables
     }
 }

@@ -7,67 +7,35 @@ final class Ledger {
     let files: any FileSystem
     let durable: Bool
     let usesImages: Bool
-    var readOnly = false
-    var isClosed = false
+    /// Whether the cache may only be read, by choice or for want of permission.
+    private(set) var readOnly = false
+    private(set) var isClosed = false
 
-    @exclusivity(unchecked) var generation: UInt64 = 0
-    @exclusivity(unchecked) var offset: Int64 = 0
-    @exclusivity(unchecked) var journal: OpenFile?
-    @exclusivity(unchecked) var lastChecksum: UInt32?
-    /// A rotate record was read whose journal is not there yet.
-    @exclusivity(unchecked) var awaitedGeneration: UInt64?
-    /// The newest checkpoint known, its size, and the bytes of the journals between it and the current one.
-    var checkpointGeneration: UInt64 = 0
-    var checkpointBytes: Int64 = 0
-    var chainBytes: Int64 = 0
-    /// How far the newest image known is: the journal, and the offset in it.
-    @exclusivity(unchecked) var imagePosition: (journal: UInt64, offset: Int64)?
-    /// Lines that could not be read, in the files that were loaded.
-    @exclusivity(unchecked) var damagedLines = 0 {
-        didSet { if damagedLines > oldValue { skippedIn = generation } }
-    }
-    /// The last journal of which a line was skipped: a newer checkpoint may be of a process that had read the line.
-    @exclusivity(unchecked) var skippedIn: UInt64?
-    /// Whether an unlocked reader met a line that only a holder of the lock may judge.
-    @exclusivity(unchecked) var needsJudgement = false
-    /// In a store that may not write: the offset and length at which the journal was found to end in no right line.
-    var judgedTail: (offset: Int64, size: Int64)?
+    /// Where this process is in the journal, and who appends to it.
+    let journal: Journal
+    @exclusivity(unchecked) var damage = JournalDamage()
+    @exclusivity(unchecked) var chain = CheckpointChain()
+    @exclusivity(unchecked) var synced = SyncedManifest()
     /// Counts up whenever the tables are loaded anew.
-    var loads = 0
-    /// In durable mode: the journal of which it is known that a power cut leaves it and all that leads to it.
-    @exclusivity(unchecked) var syncedGeneration: UInt64?
-    /// The mark of unsynced blobs that is known to be on the disk: of which tables, and how many there were before.
-    @exclusivity(unchecked) var syncedMark: (loads: Int, lines: Int)?
-    /// Blobs that were unlinked to make room and whose record could not be written after all.
-    @exclusivity(unchecked) var unrecorded: Set<BlobDigest> = []
-    /// Whether a failed append left part of a line at the journal's end that could not be cut off.
-    @exclusivity(unchecked) var isTorn = false
-    /// How many bytes of other stores' lines were read.
-    @exclusivity(unchecked) var followedBytes: Int64 = 0
-    /// Counts up whenever a checkpoint is unlike those that this program writes.
-    var readsLineByLine = 0
+    private(set) var loads = 0
     /// Whether the tables no longer go with the journal: set before that comes about, cleared by a load that succeeded, so
     /// that no failure in between is forgotten.
-    @exclusivity(unchecked) var mustLoad = false
-    /// What the tables said after the last lines were carried out: spares a holder of the lock looking again.
+    @exclusivity(unchecked) private(set) var mustLoad = false
     @exclusivity(unchecked) var glance = Glance()
-    /// Whether lines that were carried out left blobs to unlink, or entries of dropped blobs to sweep.
-    @exclusivity(unchecked) var hasReleased = false
-    @exclusivity(unchecked) var hasDropped = false
+    @exclusivity(unchecked) var unrecorded = UnrecordedBlobs()
+    /// How many bytes of other stores' lines were read.
+    @exclusivity(unchecked) private(set) var followedBytes: Int64 = 0
+    /// Counts up whenever a checkpoint is unlike those that this program writes.
+    private(set) var readsLineByLine = 0
+    let reserve: Reserve
     /// Records that a holder of the lock is putting together: kept for their memory.
     let pending = PendingRecords()
     /// The shared fields that were asked for last, and their number: mostly the next put has the same.
     @exclusivity(unchecked) var lastSet: OfTables<(fields: ResponseFields, number: UInt32, generation: UInt64)>?
     /// The names that were looked up last.
     @exclusivity(unchecked) var names = OfTables.none(LastNames())
-    /// Whether the reserve was given up and is still to be made again.
-    var reserveGone = false
-    /// When the journal was last seen to have its name.
-    @exclusivity(unchecked) private var journalSeen: UInt64?
 
-    let lock: FolderLock
-    @exclusivity(unchecked) var buffer = UnsafeMutableRawBufferPointer.allocate(
-        byteCount: 1 << 16, alignment: 8)
+    private let lock: FolderLock
     let reader = LineReader()
     let hashSeed: UInt64
 
@@ -77,19 +45,47 @@ final class Ledger {
         self.durable = durable
         self.usesImages = usesImages
         lock = FolderLock(environment)
+        journal = Journal(files)
+        reserve = Reserve(files)
         hashSeed = environment.random()
     }
 
-    deinit {
-        close()
-        buffer.deallocate()
-    }
+    deinit { close() }
 
     func close() {
-        if let journal { files.close(journal) }
-        journal = nil
+        isClosed = true
+        journal.close()
         lock.close()
     }
+
+    /// Settles, once the folder is known to be there, whether it may be written in.
+    func settleRights(_ configuration: StoreConfiguration) { readOnly = configuration.readOnly || !files.mayWrite() }
+
+    // MARK: What it knows
+
+    var generation: UInt64 { journal.generation }
+    var offset: Int64 { journal.offset }
+    /// Lines that could not be read, in the files that were loaded.
+    var damagedLines: Int { damage.lines }
+
+    /// The tables no longer go with the journal: who holds the lock next loads them anew.
+    func demandLoad() { mustLoad = true }
+
+    /// Tables were loaded that go with the journal.
+    func noteLoad() {
+        loads += 1
+        mustLoad = false
+    }
+
+    /// A checkpoint was made that has all that this process has: there is nothing to learn from it.
+    func noteCheckpoint(_ generation: UInt64, bytes: Int) {
+        chain.begin(generation, bytes: Int64(bytes))
+        damage.forgetSkipped()
+    }
+
+    func noteFollowed(_ bytes: Int) { followedBytes += Int64(bytes) }
+
+    func noteLineByLine() { readsLineByLine += 1 }
 
     static func journalPath(_ n: UInt64) -> String { "manifest/journal-\(n).jsonl" }
     static func checkpointPath(_ n: UInt64) -> String { "manifest/checkpoint-\(n).json" }
@@ -145,7 +141,7 @@ final class Ledger {
     /// Only under the lock. If it is not, the next holder will load all anew.
     func confirmFolder() throws(FileError) -> FolderHold? {
         if let folder = try lock.confirm() { return folder }
-        mustLoad = true
+        demandLoad()
         return nil
     }
 
@@ -156,22 +152,12 @@ final class Ledger {
     @inline(__always)
     func hasLostJournal() throws(FileError) -> Bool {
         // A journal that leads on to another one may be gone: the checkpoint after it has all that it said.
-        guard let journal, awaitedGeneration == nil || mustLoad else { return false }
-        let now = environment.coarseTicks()
-        if let journalSeen, now &- journalSeen < 10_000_000 { return false }
-        let mine = try files.status(of: journal)
-        // One that was moved away has its name still, but another one may be in its place: a backup, put there by hand.
-        guard mine.links > 0, try files.status(at: Self.journalPath(generation))?.number == mine.number else {
-            journalSeen = nil
-            return true
-        }
-        journalSeen = now
-        return false
+        guard journal.awaited == nil || mustLoad else { return false }
+        return try journal.hasLostName(now: environment.coarseTicks())
     }
 
     func release() {
-        // The next holder, this store or another one, looks at the journal's end before it appends.
-        isTorn = false
+        journal.forgetTorn()
         lock.release()
     }
 }

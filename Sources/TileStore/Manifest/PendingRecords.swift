@@ -114,14 +114,14 @@ struct PendingSets {
     private mutating func otherNumber(
         for fields: ResponseFields, _ tables: Tables, _ ledger: Ledger, _ lines: inout LineBuffer
     ) -> UInt32? {
-        if let known = tables.definedSet(fields) {
+        if let known = tables.sets.definedNumber(of: fields) {
             ledger.lastSet = OfTables((fields, known, ledger.generation), tables)
             return known
         }
         if let pending = numbers[fields] { return pending }
-        var known = tables.setNumbers[fields]
+        var known = tables.sets.number(of: fields)
         if known == nil {
-            known = tables.freeSetNumber(after: last) { Set(numbers.values) }
+            known = tables.sets.freeNumber(after: last) { Set(numbers.values) }
             last = max(last, known ?? 0)
         }
         guard let number = known else { return nil }
@@ -173,7 +173,7 @@ extension Tables {
     @inline(__always)
     func apply(_ pending: PendingRecords, _ number: Int, _ bytes: UnsafeRawBufferPointer) -> Bool {
         let put = pending.puts[number]
-        guard let set = setSlot(put.set), isPlausible(put.recency) else { return false }
+        guard let set = sets.slot(put.set), isPlausible(put.recency) else { return false }
         let details = EntryDetails(
             tag: pending.tag(put.tag, in: bytes), lastModified: put.lastModified, date: put.date,
             initialAge: put.initialAge)
@@ -195,7 +195,7 @@ extension Tables {
         }
         let (mine, read) = (state.details, put.details)
         return packed(put.key) == key && put.blob == state.blob && put.size == state.size
-            && setSlot(put.set) == state.set && put.storedAt == state.storedAt && put.expires == state.expires
+            && sets.slot(put.set) == state.set && put.storedAt == state.storedAt && put.expires == state.expires
             && put.recency == state.recency && put.lastUsed ?? put.storedAt == state.lastUsed
             && mine.tag.form == read.tag.form && mine.tag.bytes.elementsEqual(read.tag.bytes)
             && mine.lastModified == read.lastModified && mine.date == read.date && mine.initialAge == read.initialAge

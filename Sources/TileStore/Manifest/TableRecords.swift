@@ -15,6 +15,8 @@ struct PackedKey: Hashable {
     @inline(__always) var column: Int { Int(position >> 28 & 0xFFF_FFFF) }
     @inline(__always) var row: Int { Int(position & 0xFFF_FFFF) }
     @inline(__always) var isResource: Bool { position >> 56 == Self.resourceZoom }
+    /// The number of a resource.
+    @inline(__always) var resourceNumber: UInt64 { position & 0xFF_FFFF_FFFF_FFFF }
 
     @inline(__always)
     init(source: UInt16, z: Int, x: Int, y: Int, variant: UInt16) {

@@ -32,7 +32,7 @@ extension Tables {
     /// Enters the state of a key; `false` if it cannot be one.
     @inline(__always)
     func apply(_ put: PutLine) -> Bool {
-        guard let key = packed(put.key), let set = setSlot(put.set), isPlausible(put.recency) else {
+        guard let key = packed(put.key), let set = sets.slot(put.set), isPlausible(put.recency) else {
             return false
         }
         return self.put(
@@ -45,7 +45,7 @@ extension Tables {
     private func applyRare(_ line: ManifestLine, _ inCheckpoint: Bool) -> Applied {
         switch line {
         case .put: return .damaged
-        case .set(let number, let fields): define(number, fields, current: !inCheckpoint)
+        case .set(let number, let fields): sets.define(number, fields, current: !inCheckpoint)
         case .gone(let keys):
             for key in keys { if let packed = known(key) { remove(packed) } }
         case .drop(let digest): drop(digest)
@@ -74,16 +74,16 @@ extension Tables {
     /// The packed form of a key's text, its names entered if they are new; `nil` if the text is no key.
     @inline(__always)
     func packed(_ key: KeyText) -> PackedKey? {
-        guard let source = sourceNumberOfLine(key.source) else { return nil }
+        guard let source = names.enter(lineSource: key.source) else { return nil }
         guard let tile = key.tile else { return packedResource(key.text, source) }
-        guard let variant = variantNumber(tile.scale, tile.format) else { return nil }
+        guard let variant = names.enter(variant: tile.scale, tile.format) else { return nil }
         return PackedKey(source: source, z: tile.z, x: tile.x, y: tile.y, variant: variant)
     }
 
     /// Rare and long: checked by the ordinary parser.
     private func packedResource(_ text: UnsafeRawBufferPointer, _ source: UInt16) -> PackedKey? {
         guard let key = try? TileKey(utf8: text), case .resource(let resource) = key.address else { return nil }
-        guard let number = resourceNumber(ResourceName(source: source, text: resource.text)) else { return nil }
+        guard let number = names.enter(resource: resource.text, source) else { return nil }
         return PackedKey(position: PackedKey.resourceZoom << 56 | number, source: source, variant: 0)
     }
 

@@ -2,14 +2,19 @@ import Dispatch
 
 // What lines of the manifest do: entries come, are used and go, and blobs with them.
 extension Tables {
-    func beginLoading() { loading = true }
+    /// Begins with what a checkpoint's first line says.
+    func beginLoading(_ generation: UInt64, _ header: CheckpointHeader) {
+        loading = true
+        nextSequence = max(1, header.sequence)
+        sets.begin(generation, nextNumber: max(1, header.nextSet))
+    }
 
     /// Ends loading: puts everything in the order of its recency and settles what is pinned.
     func finishLoading() {
         for (digest, recency) in loadedRecencies { if let slot = find(digest) { raiseBlob(slot, to: recency) } }
         loadedRecencies = [:]
         loading = false
-        if entryCount < 1 << 16 {
+        if entryAccount.count < 1 << 16 {
             orderEntries()
             orderBlobs()
         } else {
@@ -19,7 +24,7 @@ extension Tables {
                 if i == 0 { tables.orderEntries() } else { tables.orderBlobs() }
             }
         }
-        released.removeAll()
+        released.forget()
     }
 
     private func orderEntries() { entryOrder = RecencyList(of: entries) { $0.isLive && !$0.isPinned } }
@@ -47,11 +52,11 @@ extension Tables {
         if oldSlot != nil {
             if !sameBlob { unlinkFromBlob(slot) }
             details.remove(record.pointee.details)
-            releaseSet(record.pointee.set)
+            sets.count(record.pointee.set, by: -1)
         }
         record.pointee.details = details.insert(new.details)
         record.pointee.set = new.set
-        countSet(new.set, by: 1)
+        sets.count(new.set, by: 1)
         record.pointee.storedAt = new.storedAt
         record.pointee.expires = new.expires
         record.pointee.lastUsed = new.lastUsed
@@ -113,9 +118,9 @@ extension Tables {
             sweepEntry(slot)
             return
         }
-        let before = blobCount
+        let before = blobAccount.count
         unlinkFromBlob(slot)
-        removedBlobs &+= before - blobCount
+        removedBlobs &+= before - blobAccount.count
         forgetEntry(slot)
     }
 
@@ -124,15 +129,14 @@ extension Tables {
         guard let slot = find(digest) else { return }
         let blob = blobs.change(slot)
         blobIndex.remove(slot, Self.hash(digest)) { Self.hash(blobs[$0].pointee.digest) }
-        settle(blobBytes: -Int(blob.pointee.size), pinned: blob.pointee.pins > 0)
+        blobAccount.remove(blob.pointee.size, pinned: blob.pointee.pins > 0)
+        blobAccount.refer(blob.pointee.size, by: -Int(blob.pointee.references))
         blobOrder.remove(slot, in: blobs)
-        blobCount -= 1
         removedBlobs &+= 1
-        entryCount -= Int(blob.pointee.references)
-        unpinnedEntries -= Int(blob.pointee.references - blob.pointee.pins)
-        logicalBytes -= Int(blob.pointee.references) * Int(blob.pointee.size)
+        entryAccount.remove(
+            Int(blob.pointee.references), unpinned: Int(blob.pointee.references - blob.pointee.pins))
         blob.pointee.flags = BlobRecord.dropped
-        released.append(digest)
+        released.add(digest)
         unswept.append(slot)
     }
 
@@ -158,8 +162,7 @@ extension Tables {
         detachSibling(slot)
         entries.change(slot).pointee.blob = noSlot
         // Already off the accounts: put it back before the ordinary way takes it off.
-        entryCount += 1
-        if !entries[slot].pointee.isPinned { unpinnedEntries += 1 }
+        entryAccount.add(pinned: entries[slot].pointee.isPinned)
         forgetEntry(slot, keepsName: keepsName)
     }
 

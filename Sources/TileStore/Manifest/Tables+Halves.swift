@@ -48,7 +48,7 @@ extension Tables {
         blob.pointee.firstEntry = entry
         blob.pointee.references += 1
         blob.pointee.recency = max(blob.pointee.recency, put.recency)
-        logicalBytes += Int(blob.pointee.size)
+        blobAccount.refer(blob.pointee.size, by: 1)
         return place
     }
 
@@ -127,7 +127,7 @@ extension Tables {
     private func enterEntry(
         _ key: PackedKey, _ hash: UInt64, _ put: PutLine, _ place: BlobPlace, _ number: Int
     ) throws {
-        guard let set = setSlot(put.set), isPlausible(put.recency),
+        guard let set = sets.slot(put.set), isPlausible(put.recency),
             entryIndex.find(hash, { entries[$0].pointee.key == key }) == nil, let slot = entries.append(),
             Int(slot) == number
         else { throw UnusualLine() }
@@ -144,16 +144,15 @@ extension Tables {
         entries.change(slot).initialize(to: record)
         if place.sibling != noSlot { entries.change(place.sibling).pointee.siblingBefore = slot }
         entryIndex.insert(slot, hash) { self.hash(entries[$0].pointee.key) }
-        countSet(set, by: 1)
-        entryCount += 1
-        unpinnedEntries += 1
+        sets.count(set, by: 1)
+        entryAccount.add(pinned: false)
         nextSequence = max(nextSequence, put.recency &+ 1)
     }
 
     /// Carries out a line of a checkpoint that is no key's state; returns the number that its last line has.
     private func enterOther(_ body: UnsafeRawBufferPointer, _ reader: borrowing LineReader) throws -> Int? {
         switch reader.readAny(body) {
-        case .set(let number, let fields): define(number, fields, current: false)
+        case .set(let number, let fields): sets.define(number, fields, current: false)
         case .limits(let limits): self.limits = limits
         case .boot(let id): boot = id
         // What it pins is settled at the end.

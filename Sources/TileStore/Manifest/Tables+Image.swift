@@ -2,8 +2,7 @@
 extension Tables {
     /// Begins to mark what changes; `false` without memory for it.
     func beginMarking() -> Bool {
-        marksSets = true
-        changedSets = []
+        sets.beginMarking()
         let all = [
             entries.beginMarking(), blobs.beginMarking(), details.beginMarking(), entryIndex.beginMarking(),
             blobIndex.beginMarking(),
@@ -13,8 +12,7 @@ extension Tables {
     }
 
     func endMarking() {
-        marksSets = false
-        changedSets = []
+        sets.endMarking()
         entries.endMarking()
         blobs.endMarking()
         details.endMarking()
@@ -26,7 +24,7 @@ extension Tables {
     func imageState() -> ImageState {
         var state = ImageState()
         state.hashSeed = hashSeed
-        state.blockSize = UInt64(blockSize)
+        state.blockSize = UInt64(blobAccount.blockSize)
         state.entrySlots = UInt64(entries.count)
         state.blobSlots = UInt64(blobs.count)
         state.freeEntry = UInt64(freeEntry)
@@ -35,25 +33,25 @@ extension Tables {
         state.lastEntry = UInt64(entryOrder.last)
         state.firstBlob = UInt64(blobOrder.first)
         state.lastBlob = UInt64(blobOrder.last)
-        state.nextResource = nextResource
-        state.nextSet = UInt64(nextSet)
+        state.nextResource = names.nextResource
+        state.nextSet = UInt64(sets.nextNumber)
         state.setSlots = UInt64(sets.count)
-        state.generation = generation
+        state.generation = sets.generation
         state.nextSequence = nextSequence
-        state.entryCount = UInt64(entryCount)
-        state.unpinnedEntries = UInt64(unpinnedEntries)
-        state.blobCount = UInt64(blobCount)
-        state.blobBytes = UInt64(blobBytes)
-        state.logicalBytes = UInt64(logicalBytes)
-        state.allocatedUnpinned = UInt64(allocatedUnpinned)
-        state.allocatedPinned = UInt64(allocatedPinned)
+        state.entryCount = UInt64(entryAccount.count)
+        state.unpinnedEntries = UInt64(entryAccount.unpinned)
+        state.blobCount = UInt64(blobAccount.count)
+        state.blobBytes = UInt64(blobAccount.bytes)
+        state.logicalBytes = UInt64(blobAccount.logicalBytes)
+        state.allocatedUnpinned = UInt64(blobAccount.allocatedUnpinned)
+        state.allocatedPinned = UInt64(blobAccount.allocatedPinned)
         state.detailSegments = UInt64(details.segmentCount)
         state.detailsUsed = UInt64(details.used)
         state.freeDetails = details.free
         state.entryCells = (0..<SlotIndex.segmentCount).map { entryIndex.count(ofSegment: $0) }
         state.blobCells = (0..<SlotIndex.segmentCount).map { blobIndex.count(ofSegment: $0) }
-        state.sources = sources.map(\.description)
-        state.variants = variants
+        state.sources = names.sources.map(\.description)
+        state.variants = names.variants
         var lines = LineBuffer()
         lines.limits(limits)
         if let boot { lines.boot(boot) }
@@ -62,26 +60,12 @@ extension Tables {
         return state
     }
 
-    /// A set by its slot, for an image; an empty line where there is none.
-    func writeSet(_ slot: UInt32, to out: inout LineBuffer) {
-        guard Int(slot) < sets.count else { return }
-        let set = sets[Int(slot)]
-        out.word(UInt64(slot))
-        out.word(UInt64(set?.number ?? 0))
-        out.word(UInt64(bitPattern: Int64(set?.uses ?? 0)))
-        out.word(set?.definedIn ?? 0)
-        var line = LineBuffer(capacity: 512)
-        if let set { line.set(set.number, set.fields) }
-        out.word(UInt64(line.count))
-        out.raw(line.bytes)
-    }
-
     /// The name of a resource's entry, for an image.
     func writeResource(_ slot: UInt32, to out: inout LineBuffer) {
         let record = entries[slot].pointee
         guard record.isLive, record.key.isResource else { return }
-        let number = record.key.position & 0xFF_FFFF_FFFF_FFFF
-        guard let name = resourceNames[number] else { return }
+        let number = record.key.resourceNumber
+        guard let name = names.resource(number) else { return }
         out.word(number)
         out.word(UInt64(name.source))
         out.counted(name.text)
@@ -116,28 +100,12 @@ extension Tables {
         tables.freeBlob = UInt32(state.freeBlob)
         tables.entryOrder = RecencyList(first: UInt32(state.firstEntry), last: UInt32(state.lastEntry))
         tables.blobOrder = RecencyList(first: UInt32(state.firstBlob), last: UInt32(state.lastBlob))
-        tables.nextResource = state.nextResource
-        tables.nextSet = UInt32(state.nextSet)
-        tables.generation = state.generation
+        tables.sets.begin(state.generation, nextNumber: UInt32(state.nextSet))
+        tables.sets.reserve(slots: Int(state.setSlots))
         tables.nextSequence = state.nextSequence
-        tables.entryCount = Int(clamping: state.entryCount)
-        tables.unpinnedEntries = Int(clamping: state.unpinnedEntries)
-        tables.blobCount = Int(clamping: state.blobCount)
-        tables.blobBytes = Int(clamping: state.blobBytes)
-        tables.logicalBytes = Int(clamping: state.logicalBytes)
-        tables.allocatedUnpinned = Int(clamping: state.allocatedUnpinned)
-        tables.allocatedPinned = Int(clamping: state.allocatedPinned)
-        for source in state.sources {
-            let number = Array(source.utf8).withUnsafeBytes { tables.sourceNumber($0) }
-            guard number == UInt16(tables.sources.count - 1) else { return nil }
-        }
-        for variant in state.variants.dropFirst() {
-            let format = variant.format.map { Array($0.utf8) }
-            let number =
-                format?.withUnsafeBytes { tables.enteredVariant(variant.scale, $0) }
-                ?? tables.enteredVariant(variant.scale, nil)
-            guard number == UInt16(tables.variants.count - 1) else { return nil }
-        }
+        tables.entryAccount.restore(state)
+        tables.blobAccount.restore(state)
+        guard tables.names.restore(state) else { return nil }
         return tables.restoreLines(state.lines) ? tables : nil
     }
 
@@ -149,7 +117,7 @@ extension Tables {
             case .limits(let limits): self.limits = limits
             case .boot(let id): boot = id
             case .region(let region):
-                guard sourceNumbers[region.source.description] != nil else { return false }
+                guard names.source(region.source.description) != nil else { return false }
                 regions[region.name] = region
             default: return false
             }
@@ -159,53 +127,16 @@ extension Tables {
         return true
     }
 
-    func restoreSets(_ block: UnsafeRawBufferPointer) -> Bool {
-        let reader = LineReader()
-        var scan = ImageScan(block)
-        while !scan.isAtEnd {
-            guard let slot = scan.word(), slot < UInt64(sets.count), let number = scan.word(), number <= UInt32.max,
-                let uses = scan.word(), let definedIn = scan.word(), let length = scan.count(of: 1),
-                let line = scan.take(length)
-            else { return false }
-            guard length > 0 else {
-                sets[Int(slot)] = nil
-                continue
-            }
-            guard let body = LineReader.body(of: UnsafeRawBufferPointer(rebasing: line.dropLast())),
-                case .set(UInt32(number), let fields) = reader.readAny(body)
-            else { return false }
-            sets[Int(slot)] = SharedSet(
-                number: UInt32(number), fields: fields, uses: Int(Int64(bitPattern: uses)), definedIn: definedIn)
-        }
-        return true
-    }
-
-    /// Enters what is known of sets by their numbers and fields.
-    func finishSets() {
-        for (slot, set) in sets.enumerated() {
-            guard let set else {
-                freeSets.append(UInt32(slot))
-                continue
-            }
-            setSlots[set.number] = UInt32(slot)
-            // Of equal ones the latest is referred to.
-            setNumbers[set.fields] = max(setNumbers[set.fields] ?? 0, set.number)
-        }
-    }
-
     func restoreResources(_ block: UnsafeRawBufferPointer) -> Bool {
         var scan = ImageScan(block)
         while !scan.isAtEnd {
-            guard let number = scan.word(), number < nextResource, let source = scan.word(),
-                source < UInt64(sources.count), let text = scan.counted()
+            guard let number = scan.word(), number < names.nextResource, let source = scan.word(),
+                source < UInt64(names.sources.count), let text = scan.counted()
             else { return false }
             // An entry that went while the image was written left its name behind.
             let key = PackedKey(
                 position: PackedKey.resourceZoom << 56 | number, source: UInt16(source), variant: 0)
-            guard findPhysical(key) != nil else { continue }
-            let name = ResourceName(source: UInt16(source), text: text)
-            resourceNames[number] = name
-            resources[name] = number
+            if findPhysical(key) != nil { names.restore(resource: number, UInt16(source), text) }
         }
         return true
     }

@@ -7,7 +7,7 @@ extension Tables {
 
     /// Whether a region pins a key, whether it has an entry or not.
     func isPinned(_ key: TileKey) -> Bool {
-        guard !regionIndexes.isEmpty, let tile = key.tile, let source = sourceNumbers[key.source.description],
+        guard !regionIndexes.isEmpty, let tile = key.tile, let source = names.source(key.source.description),
             let index = regionIndexes[source]
         else { return false }
         return index.contains(z: tile.z, x: tile.x, y: tile.y)
@@ -18,8 +18,7 @@ extension Tables {
         blob.pointee.pins += 1
         guard blob.pointee.pins == 1 else { return }
         blobOrder.remove(blobSlot, in: blobs)
-        allocatedUnpinned -= allocated(blob.pointee.size)
-        allocatedPinned += allocated(blob.pointee.size)
+        blobAccount.pin(blob.pointee.size)
     }
 
     /// - Parameter list: Whether it goes back into the order of use at once.
@@ -27,8 +26,7 @@ extension Tables {
         let blob = blobs.change(blobSlot)
         blob.pointee.pins -= 1
         guard blob.pointee.pins == 0 else { return }
-        allocatedPinned -= allocated(blob.pointee.size)
-        allocatedUnpinned += allocated(blob.pointee.size)
+        blobAccount.unpin(blob.pointee.size)
         if list, !loading { blobOrder.insert(blobSlot, in: blobs) }
     }
 
@@ -48,7 +46,8 @@ extension Tables {
 
     /// Indexes all regions of a source together; returns the source's number.
     func indexRegions(of source: SourceName) -> UInt16? {
-        guard let number = Array(source.description.utf8).withUnsafeBytes({ sourceNumber($0) }) else { return nil }
+        let name = Array(source.description.utf8)
+        guard let number = name.withUnsafeBytes({ names.enter(source: $0) }) else { return nil }
         let spans = regions.values.filter { $0.source == source }.flatMap(\.spans)
         regionIndexes[number] = spans.isEmpty ? nil : RegionIndex(spans)
         return number
@@ -67,11 +66,11 @@ extension Tables {
             if pinned {
                 entries.change(slot).pointee.flags |= EntryRecord.pinned
                 entryOrder.remove(slot, in: entries)
-                unpinnedEntries -= 1
+                entryAccount.pin()
                 if blobSlot != noSlot { pin(blobSlot) }
             } else {
                 entries.change(slot).pointee.flags &= ~EntryRecord.pinned
-                unpinnedEntries += 1
+                entryAccount.unpin()
                 unpinnedSlots.append(slot)
                 if blobSlot != noSlot {
                     unpin(blobSlot, list: false)

@@ -6,7 +6,7 @@ extension Tables {
             freeEntry = entries[slot].pointee.sibling
         } else {
             guard entries.count < bounds.slots, let fresh = entries.append() else {
-                exceeded = .entries
+                exceededSlots = .entries
                 return nil
             }
             slot = fresh
@@ -16,8 +16,7 @@ extension Tables {
         if isPinned(key) { record.flags |= EntryRecord.pinned }
         entries.change(slot).initialize(to: record)
         entryIndex.insert(slot, hash(key)) { hash(entries[$0].pointee.key) }
-        entryCount += 1
-        if !record.isPinned { unpinnedEntries += 1 }
+        entryAccount.add(pinned: record.isPinned)
         return slot
     }
 
@@ -26,21 +25,16 @@ extension Tables {
         entryOrder.remove(slot, in: entries)
         entryIndex.remove(slot, hash(record.key)) { hash(entries[$0].pointee.key) }
         details.remove(record.details)
-        releaseSet(record.set)
+        sets.count(record.set, by: -1)
         if record.key.isResource, !keepsName {
-            let number = record.key.position & 0xFF_FFFF_FFFF_FFFF
-            if let name = resourceNames.removeValue(forKey: number) { resources[name] = nil }
+            names.remove(resource: record.key.resourceNumber)
         }
-        entryCount -= 1
-        if !record.isPinned { unpinnedEntries -= 1 }
+        entryAccount.remove(pinned: record.isPinned)
         let freed = entries.change(slot)
         freed.pointee.flags = 0
         freed.pointee.sibling = freeEntry
         freeEntry = slot
     }
-
-    @inline(__always)
-    func releaseSet(_ slot: UInt32) { countSet(slot, by: -1) }
 
     func addBlob(_ digest: BlobDigest, _ size: UInt32) -> UInt32? {
         var slot = freeBlob
@@ -48,15 +42,14 @@ extension Tables {
             freeBlob = blobs[slot].pointee.after
         } else {
             guard blobs.count < bounds.slots, let fresh = blobs.append() else {
-                exceeded = .blobs
+                exceededSlots = .blobs
                 return nil
             }
             slot = fresh
         }
         blobs.change(slot).initialize(to: BlobRecord(digest: digest, size: size))
         blobIndex.insert(slot, Self.hash(digest)) { Self.hash(blobs[$0].pointee.digest) }
-        blobCount += 1
-        settle(blobBytes: Int(size), pinned: false)
+        blobAccount.add(size)
         // It enters the order of use with the use that made it.
         return slot
     }
@@ -80,7 +73,7 @@ extension Tables {
         if next != noSlot { entries.change(next).pointee.siblingBefore = slot }
         blob.pointee.firstEntry = slot
         blob.pointee.references += 1
-        logicalBytes += Int(blob.pointee.size)
+        blobAccount.refer(blob.pointee.size, by: 1)
         if record.pointee.isPinned { pin(blobSlot) }
     }
 
@@ -92,15 +85,14 @@ extension Tables {
         detachSibling(slot)
         entries.change(slot).pointee.blob = noSlot
         blob.pointee.references -= 1
-        logicalBytes -= Int(blob.pointee.size)
+        blobAccount.refer(blob.pointee.size, by: -1)
         if entries[slot].pointee.isPinned { unpin(blobSlot, list: blob.pointee.references > 0) }
         guard blob.pointee.references == 0 else { return }
         let digest = blob.pointee.digest
         blobIndex.remove(blobSlot, Self.hash(digest)) { Self.hash(blobs[$0].pointee.digest) }
         blobOrder.remove(blobSlot, in: blobs)
-        settle(blobBytes: -Int(blob.pointee.size), pinned: false)
-        blobCount -= 1
-        released.append(digest)
+        blobAccount.remove(blob.pointee.size, pinned: false)
+        released.add(digest)
         freeBlobSlot(blobSlot)
     }
 
@@ -113,11 +105,25 @@ extension Tables {
         }
         if after != noSlot { entries.change(after).pointee.siblingBefore = before }
     }
+}
 
-    /// Moves a blob's bytes on or off the accounts.
-    func settle(blobBytes size: Int, pinned: Bool) {
-        blobBytes += size
-        let blocks = size < 0 ? -allocated(-size) : allocated(size)
-        if pinned { allocatedPinned += blocks } else { allocatedUnpinned += blocks }
+// What there is room for.
+extension Tables {
+    /// The bound that a line went beyond: these tables lack what the line says and must not be used.
+    var exceeded: TableBound? { exceededSlots ?? names.exceeded }
+
+    /// Whether there is room for one more entry with its blob, after some that are still to be entered, and for its names if
+    /// they are new; `false` means that ``bound(beyond:_:needsEntry:needsBlob:)`` is to be asked.
+    @inline(__always)
+    func hasRoom(after pending: Int, isNamed: Bool) -> Bool {
+        let used = Int(max(entries.count, blobs.count))
+        return used &+ pending < bounds.slots && (isNamed || names.hasRoom(after: pending))
+    }
+
+    /// What keeps a key from being entered, if something does.
+    func bound(beyond key: TileKey, _ packed: PackedKey?, needsEntry: Bool, needsBlob: Bool) -> TableBound? {
+        if needsEntry, entries.count >= bounds.slots, freeEntry == noSlot { return .entries }
+        if needsBlob, blobs.count >= bounds.slots, freeBlob == noSlot { return .blobs }
+        return packed == nil ? names.bound(beyond: key) : nil
     }
 }

@@ -14,32 +14,8 @@ final class Tables {
     var freeEntry = noSlot
     var freeBlob = noSlot
 
-    // Names. They are few; numbers are never reused.
-    var sources: [SourceName] = []
-    @exclusivity(unchecked) var sourceNumbers: [String: UInt16] = [:]
-    var variants: [(scale: Int, format: String?)] = [(1, nil)]
-    var variantNumbers: [String: UInt16] = [:]
-    var resources: [ResourceName: UInt64] = [:]
-    var resourceNames: [UInt64: ResourceName] = [:]
-    var nextResource: UInt64 = 0
-
-    // Shared parts of responses.
-    @exclusivity(unchecked) var sets: [SharedSet?] = []
-    @exclusivity(unchecked) var setSlots: [UInt32: UInt32] = [:]
-    @exclusivity(unchecked) var setNumbers: [ResponseFields: UInt32] = [:]
-    var nextSet: UInt32 = 1
-    var freeSets: [UInt32] = []
-    /// The number that was given out a second time last.
-    var reusedSet: UInt32 = 0
-    /// The number that was last given to a set whose own one was defined anew.
-    var movedSet: UInt32 = 0
-    /// While the tables are copied: the sets that changed since.
-    @exclusivity(unchecked) var marksSets = false
-    var changedSets: Set<UInt32> = []
-    // The set that was asked for last: mostly the next line has the same.
-    @exclusivity(unchecked) var lastSet: (number: UInt64, slot: UInt32) = (.max, 0)
-    /// The journal's generation: a set may be referred to in it once it has been defined in it.
-    @exclusivity(unchecked) var generation: UInt64 = 0
+    let names: TableNames
+    @exclusivity(unchecked) var sets = SharedSets()
 
     var regions: [String: PinnedRegion] = [:]
     @exclusivity(unchecked) var regionIndexes: [UInt16: RegionIndex] = [:]
@@ -50,26 +26,19 @@ final class Tables {
     @exclusivity(unchecked) var nextSequence: UInt64 = 1
 
     let bounds: TableBounds
-    /// The bound that a line went beyond: these tables lack what the line says and must not be used.
-    var exceeded: TableBound?
+    /// The bound that a line's entry or blob went beyond.
+    var exceededSlots: TableBound?
 
     // Accounts.
-    let blockSize: Int
-    @exclusivity(unchecked) var entryCount = 0
-    @exclusivity(unchecked) var unpinnedEntries = 0
-    @exclusivity(unchecked) var blobCount = 0
-    @exclusivity(unchecked) var blobBytes = 0
-    @exclusivity(unchecked) var logicalBytes = 0
-    @exclusivity(unchecked) var allocatedUnpinned = 0
-    @exclusivity(unchecked) var allocatedPinned = 0
+    @exclusivity(unchecked) var entryAccount = EntryAccount()
+    @exclusivity(unchecked) var blobAccount: BlobAccount
 
     // What lines have done since these tables were made; only differences mean something.
     @exclusivity(unchecked) var putLines = 0
     /// Blobs that went by a record that removes: an eviction, a removal, damage; not those that were replaced.
     @exclusivity(unchecked) var removedBlobs = 0
 
-    /// Digests whose count fell to 0 since this was last emptied: their files are to be unlinked by whoever wrote the record.
-    @exclusivity(unchecked) var released: [BlobDigest] = []
+    @exclusivity(unchecked) var released = ReleasedList()
     /// Dropped blobs that still have entries to be swept.
     var unswept: [UInt32] = []
     /// While a checkpoint and its journals are loaded the orders are not kept; they are sorted at the end.
@@ -79,15 +48,9 @@ final class Tables {
     /// While its journal is carried out again, a blob may be gone for a moment, because an entry is in the checkpoint
     /// as it was later; what the blob remembers is given back at the end.
     var loadedRecencies: [BlobDigest: UInt64] = [:]
-    // The name that was looked up last, at most 64 bytes, and its number.
-    let lastSource = UnsafeMutableRawPointer.allocate(byteCount: 64, alignment: 8)
-    @exclusivity(unchecked) var lastSourceLength = -1
     // They mean nothing: what has been read only so that it is near has to end somewhere.
     @exclusivity(unchecked) var warmth: UInt32 = 0
     @exclusivity(unchecked) var blobWarmth: UInt32 = 0
-    @exclusivity(unchecked) var lastSourceNumber: UInt16 = 0
-    @exclusivity(unchecked) var lastVariantMark: (UInt64, UInt64) = (0, 0)
-    @exclusivity(unchecked) var lastVariantNumber: UInt16 = 0
     let hashSeed: UInt64
     /// Unique in this process, from 1 on.
     ///
@@ -111,30 +74,17 @@ final class Tables {
         recency > 0 && recency < Self.recencyEnd && recency < nextSequence &+ Self.recencyLeap
     }
 
-    struct ResourceName: Hashable {
-        var source: UInt16
-        var text: String
-    }
-
-    struct SharedSet {
-        var number: UInt32
-        var fields: ResponseFields
-        var uses: Int
-        var definedIn: UInt64
-    }
-
     init(
         blockSize: Int, hashSeed: UInt64, expectedEntries: Int = 0, expectedBlobs: Int = 0,
         bounds: TableBounds = TableBounds()
     ) {
-        self.blockSize = blockSize
+        blobAccount = BlobAccount(blockSize: blockSize)
         self.bounds = bounds
+        names = TableNames(bounds)
         self.hashSeed = hashSeed | 1
         entryIndex = SlotIndex(expecting: expectedEntries)
         blobIndex = SlotIndex(expecting: expectedBlobs)
     }
-
-    deinit { lastSource.deallocate() }
 
     // MARK: Looking up
 
@@ -172,13 +122,13 @@ final class Tables {
     /// The packed form of a key whose names are known; `nil` means that no such entry can exist.
     @inline(__always)
     func packed(_ key: TileKey) -> PackedKey? {
-        guard let source = sourceNumbers[key.source.description] else { return nil }
+        guard let source = names.source(key.source.description) else { return nil }
         switch key.address {
         case .tile(let tile):
-            guard let variant = variant(tile.scale, tile.format) else { return nil }
+            guard let variant = names.variant(tile.scale, tile.format) else { return nil }
             return PackedKey(source: source, z: tile.z, x: tile.x, y: tile.y, variant: variant)
         case .resource(let resource):
-            guard let number = resources[ResourceName(source: source, text: resource.text)] else { return nil }
+            guard let number = names.resource(source, resource.text) else { return nil }
             return PackedKey(position: PackedKey.resourceZoom << 56 | number, source: source, variant: 0)
         }
     }
@@ -188,40 +138,33 @@ final class Tables {
     func packed(_ key: TileKey, _ last: inout OfTables<LastNames>) -> PackedKey? {
         guard case .tile(let tile) = key.address else { return packed(key) }
         if last.change(in: self, { $0.source == key.source.description }) != true {
-            guard let source = sourceNumbers[key.source.description] else { return nil }
+            guard let source = names.source(key.source.description) else { return nil }
             last = OfTables(LastNames(source: key.source.description, sourceNumber: source), self)
         }
-        return last.change(in: self) { names in
-            if names.scale != tile.scale || names.format != tile.format {
-                guard let variant = variant(tile.scale, tile.format) else { return nil }
-                (names.scale, names.format, names.variant) = (tile.scale, tile.format, variant)
+        return last.change(in: self) { last in
+            if last.scale != tile.scale || last.format != tile.format {
+                guard let variant = names.variant(tile.scale, tile.format) else { return nil }
+                (last.scale, last.format, last.variant) = (tile.scale, tile.format, variant)
             }
-            return PackedKey(source: names.sourceNumber, z: tile.z, x: tile.x, y: tile.y, variant: names.variant)
+            return PackedKey(source: last.sourceNumber, z: tile.z, x: tile.x, y: tile.y, variant: last.variant)
         }
-    }
-
-    @inline(__always)
-    func variant(_ scale: Int, _ format: String?) -> UInt16? {
-        if scale == 1, format == nil { return 0 }
-        return variantNumbers["\(scale).\(format ?? "")"]
     }
 
     /// The key behind its packed form; `nil` for a resource whose entry is gone, and its name with it.
     func knownKey(_ packed: PackedKey) -> TileKey? {
-        if packed.isResource, resourceNames[packed.position & 0xFF_FFFF_FFFF_FFFF] == nil { return nil }
+        if packed.isResource, names.resource(packed.resourceNumber) == nil { return nil }
         return key(packed)
     }
 
     /// The key behind its packed form.
     func key(_ packed: PackedKey) -> TileKey {
-        let source = sources[Int(packed.source)]
+        let source = names.sources[Int(packed.source)]
         if packed.isResource {
-            let name = resourceNames[packed.position & 0xFF_FFFF_FFFF_FFFF]
-            let resource = name.flatMap { try? ResourceAddress(text: $0.text) }
+            let resource = names.resource(packed.resourceNumber).flatMap { try? ResourceAddress(text: $0.text) }
             // A number without a name cannot occur: both are made and removed together.
             return TileKey(source: source, resource: resource ?? ResourceAddress.unnamed)
         }
-        let variant = variants[Int(packed.variant)]
+        let variant = names.variants[Int(packed.variant)]
         return TileKey(
             source: source,
             tile: TileAddress(unchecked: packed.zoom, packed.column, packed.row, variant.scale, variant.format))
@@ -251,9 +194,9 @@ final class Tables {
             initialAge: Int(times.initialAge), expires: Timestamp(packed: record.expires))
     }
 
-    func fields(_ slot: UInt32) -> ResponseFields { sets[Int(slot)]?.fields ?? ResponseFields() }
+    func fields(_ slot: UInt32) -> ResponseFields { sets[slot]?.fields ?? ResponseFields() }
 
-    func allocated(_ size: some BinaryInteger) -> Int { (Int(size) + blockSize - 1) / blockSize * blockSize }
+    func allocated(_ size: some BinaryInteger) -> Int { blobAccount.allocated(size) }
 }
 
 extension Tables {

@@ -40,13 +40,11 @@ extension TileStore {
         }
         request.isPublisher = true
         pending.published.insert(digest)
-        if !ledger.unrecorded.isEmpty { ledger.unrecorded.remove(digest) }
+        ledger.unrecorded.putBack(digest)
         memory.remove(digest)
         // Fresh bytes in an old blob's place are checked anew when they are read.
         if tables.read({ t, _ in t.find(digest) != nil }) {
-            tables.write { t in
-                if let slot = t.find(digest) { t.blobs.change(slot).pointee.flags &= ~BlobRecord.verified }
-            }
+            tables.write { $0.forget(BlobRecord.verified, of: digest) }
         }
         if isReplacing { try blobs.syncIfThere(digest) }
         if isDurable || isReplacing { try blobs.shards.sync(digest.shard) }

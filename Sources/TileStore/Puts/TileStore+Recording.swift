@@ -14,7 +14,7 @@ extension TileStore {
         try flushIfEvictionIsNear(batches, ledger)
         // What other processes' records left without entries: before any of it is put in place again. Who wrote these may have
         // died before they were synced.
-        if isDurable, ledger.hasReleased { try ledger.syncLines() }
+        if isDurable, ledger.glance.hasReleased { try ledger.syncLines() }
         try unlinkReleased(ledger)
         let pending = ledger.pending
         let isAlone = batches.count == 1 && batches.allSatisfy { $0.count == 1 }
@@ -103,7 +103,7 @@ extension TileStore {
             let live = t.find(digest)
             isNew = live == nil
             if isNew || request.pointee.staged != nil || request.pointee.looksNew { return .publish }
-            if !ledger.unrecorded.isEmpty, ledger.unrecorded.contains(digest) { return .publish }
+            if ledger.unrecorded.mayLack(digest) { return .publish }
             if isDurable, let live, t.mayBeUnsynced(live) { return .publish }
         }
         pending.requests.append(request)
@@ -166,7 +166,7 @@ extension TileStore {
     func appendRecords(
         _ lines: borrowing LineBuffer, knowing known: PendingRecords? = nil, _ ledger: Ledger
     ) throws {
-        defer { if ledger.hasReleased { forgetReleased(ledger) } }
+        defer { if ledger.glance.hasReleased { forgetReleased(ledger) } }
         do throws(AppendFailure) { try ledger.append(lines, knowing: known, .live(tables)) } catch {
             // Whole lines that got through stand, so the blobs that they released go too, unless these lines may not be on the
             // disk. What stays behind is a file that nothing counts, as after a crash; the failed append is what the caller has
@@ -180,15 +180,15 @@ extension TileStore {
     }
 
     func forgetReleased(_ ledger: Ledger) {
-        tables.write { $0.released.removeAll(keepingCapacity: true) }
-        ledger.hasReleased = false
+        tables.write { $0.released.forget() }
+        ledger.glance.tookReleased()
     }
 
     /// Forgets blobs whose last entry other processes have removed: they unlink them.
     ///
     /// A process that only reads would keep their digests for ever.
     func forgetBlobsOfOthers(_ ledger: Ledger) {
-        ledger.hasReleased = false
+        ledger.glance.tookReleased()
         for digest in tables.write({ $0.takeReleased() }).digests {
             memory.remove(digest)
             blobs.forget(digest)
@@ -199,8 +199,8 @@ extension TileStore {
     ///
     /// Under the lock, after the record.
     func unlinkReleased(_ ledger: Ledger) throws {
-        guard ledger.hasReleased else { return }
-        ledger.hasReleased = false
+        guard ledger.glance.hasReleased else { return }
+        ledger.glance.tookReleased()
         let gone = tables.write { $0.takeReleased() }
         // In a folder that has taken this one's place the same names may mean tiles that are in use.
         guard !gone.digests.isEmpty, let folder = try ledger.confirmFolder() else { return }

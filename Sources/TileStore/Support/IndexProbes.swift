@@ -14,8 +14,8 @@ extension TileStore {
         tables.read { t, _ in
             let (entries, blobs) = t.indexProbes()
             return IndexProbes(
-                entry: Double(entries) / Double(max(1, t.entryCount)), blob: Double(blobs) / Double(max(1, t.blobCount))
-            )
+                entry: Double(entries) / Double(max(1, t.entryAccount.count)),
+                blob: Double(blobs) / Double(max(1, t.blobAccount.count)))
         }
     }
 }
