@@ -28,7 +28,7 @@ extension TileStore {
     ///   durable store's journal could not be synced, the record stands and is served, but may go in a power cut.
     @discardableResult
     public func put(_ data: Data?, for key: TileKey, metadata: TileMetadata) throws -> PutOutcome {
-        var request = PutRequest(TilePut(key: key, data: data, metadata: metadata))
+        var request = PutRequest(data, for: key, metadata)
         return try withUnsafeMutablePointer(to: &request) { request in
             try carryOut(UnsafeMutableBufferPointer(start: request, count: 1))
             return request.pointee.outcome
@@ -43,7 +43,14 @@ extension TileStore {
     @discardableResult
     public func put(_ tiles: [TilePut]) throws -> [PutOutcome] {
         guard !tiles.isEmpty else { return [] }
-        return try carryOut(tiles.lazy.map { PutRequest($0) })
+        let requests = UnsafeMutableBufferPointer<PutRequest>.allocate(capacity: tiles.count)
+        defer { requests.deallocate() }
+        for i in tiles.indices {
+            requests.initializeElement(at: i, to: PutRequest(tiles[i]))
+        }
+        defer { requests.deinitialize() }
+        try carryOut(requests)
+        return requests.map(\.outcome)
     }
 
     /// Stores a tile whose bytes are in a file of the caller's, which stays as it is.
