@@ -64,7 +64,7 @@ final class BlobBench {
         try CacheFolder.makeFolders(files)
         try files.syncFolder("")
         try lock.open(readOnly: false)
-        try lock.take(wait: 0, in: files.location)
+        try lock.take(wait: 0)
     }
 
     private static func process(
@@ -85,7 +85,7 @@ final class BlobBench {
         // After a power cut these may be gone.
         try CacheFolder.makeFolders(files)
         try lock.open(readOnly: false)
-        try lock.take(wait: 0, in: files.location)
+        try lock.take(wait: 0)
     }
 
     /// The right to change the folder.

@@ -40,9 +40,9 @@ final class FolderLock {
 
     /// Takes the lock, waiting so many seconds at most.
     @inline(__always)
-    func take(wait seconds: Double, in location: String) throws {
+    func take(wait seconds: Double) throws {
         guard let file else { throw StoreError(.closed, "the store is closed") }
-        if try !files.tryLock(file) { try waitForLock(file, seconds, location) }
+        if try !files.tryLock(file) { try waitForLock(file, seconds) }
         isConfirmed = false
     }
 
@@ -84,7 +84,7 @@ final class FolderLock {
         }
     }
 
-    private func waitForLock(_ file: OpenFile, _ seconds: Double, _ location: String) throws {
+    private func waitForLock(_ file: OpenFile, _ seconds: Double) throws {
         let limit = environment.ticks() &+ UInt64(max(0, min(seconds, 3600)) * 1e9)
         var pause: UInt64 = 20_000
         while environment.ticks() < limit {
@@ -93,6 +93,6 @@ final class FolderLock {
             pause = min(pause * 3 / 2, 2_000_000)
         }
         throw StoreError(
-            .locked, "another process has held \(location)/lock for \(seconds) s; try again, or see who holds it")
+            .locked, "another process has held \(files.location)/lock for \(seconds) s; try again, or see who holds it")
     }
 }

@@ -118,7 +118,7 @@ final class Ledger {
     func acquire(wait seconds: Double, folderIsNew: Bool = false, appendsOnly: Bool = false) throws {
         while true {
             try openLock()
-            try lock.take(wait: seconds, in: files.location)
+            try lock.take(wait: seconds)
             if appendsOnly, lock.wasConfirmedLately { return }
             do throws(FileError) {
                 if try confirmFolder() != nil { return }

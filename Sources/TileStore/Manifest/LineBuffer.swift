@@ -108,7 +108,7 @@ struct LineBuffer: ~Copyable {
 
     /// The text of a key, which needs no escaping.
     @inline(__always)
-    mutating func key(_ key: TileKey) {
+    mutating func key(_ key: borrowing TileKey) {
         text(key.source.description)
         switch key.address {
         case .tile(let tile):
@@ -137,10 +137,7 @@ struct LineBuffer: ~Copyable {
 
     /// Text without quotes, as it is.
     @inline(__always)
-    mutating func text(_ text: String) {
-        var text = text
-        text.withUTF8 { raw(UnsafeRawBufferPointer($0)) }
-    }
+    mutating func text(_ text: String) { text.withBytes { raw($0) } }
 
     /// A JSON string, quotes and escapes included.
     mutating func string(_ text: String) {
@@ -195,4 +192,14 @@ struct LineBuffer: ~Copyable {
 
     /// Marks what is written so far as complete lines of their own.
     mutating func markLineStart() { lineStart = count }
+}
+
+extension String {
+    /// Its UTF-8, without a copy of the text where the text has it in one piece, as all of Swift's own have.
+    @inline(__always)
+    func withBytes<R>(_ body: (UnsafeRawBufferPointer) -> R) -> R {
+        if let found = utf8.withContiguousStorageIfAvailable({ body(UnsafeRawBufferPointer($0)) }) { return found }
+        var text = self
+        return text.withUTF8 { body(UnsafeRawBufferPointer($0)) }
+    }
 }

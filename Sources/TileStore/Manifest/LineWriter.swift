@@ -13,8 +13,8 @@ extension LineBuffer {
     @inline(__always)
     @discardableResult
     mutating func put(
-        _ key: TileKey, blob: BlobDigest?, size: Int, set: UInt32, _ metadata: borrowing TileMetadata, recency: UInt64,
-        lastUsed: Timestamp? = nil, tail: StaticString = ""
+        _ key: borrowing TileKey, blob: BlobDigest?, size: Int, set: UInt32, _ metadata: borrowing TileMetadata,
+        recency: UInt64, lastUsed: Timestamp? = nil, tail: StaticString = ""
     ) -> TagPlace {
         literal("{\"key\":\"")
         self.key(key)
@@ -74,9 +74,8 @@ extension LineBuffer {
                 }
             }
         case .text(let text):
-            var text = copy text
-            return text.withUTF8 { utf8 in
-                let tag = TagBytes(text: UnsafeRawBufferPointer(utf8))
+            return text.withBytes { utf8 in
+                let tag = TagBytes(text: utf8)
                 guard tag.form != .none else { return TagPlace() }
                 literal(",\"etag\":")
                 guard tag.form != .verbatim, let digits = tag.bytes.baseAddress else {

@@ -27,7 +27,7 @@ final class Tables {
 
     let bounds: TableBounds
     /// The bound that a line's entry or blob went beyond.
-    var exceededSlots: TableBound?
+    @exclusivity(unchecked) var exceededSlots: TableBound?
 
     // Accounts.
     @exclusivity(unchecked) var entryAccount = EntryAccount()
@@ -40,7 +40,7 @@ final class Tables {
 
     @exclusivity(unchecked) var released = ReleasedList()
     /// Dropped blobs that still have entries to be swept.
-    var unswept: [UInt32] = []
+    @exclusivity(unchecked) var unswept: [UInt32] = []
     /// While a checkpoint and its journals are loaded the orders are not kept; they are sorted at the end.
     var loading = false
     /// Recencies of blobs that the checkpoint names.

@@ -85,9 +85,9 @@ package final class BodyWriter: Sendable {
         if let file, let hash {
             first = PutRequest(file, hash.finish(), size: body.count, for: key, metadata)
         } else {
-            first = PutRequest(TilePut(key: key, data: memory, metadata: metadata))
+            first = PutRequest(memory, for: key, metadata)
         }
-        return try store.carryOut([first] + others.map { PutRequest($0) })
+        return try store.carryOut(first, others)
     }
 
     /// Gives the body up and removes its file; what was appended can still be read through ``body``.
@@ -285,12 +285,9 @@ extension TileStore {
         _ body: PutBody, for key: TileKey, metadata: TileMetadata, with others: [TilePut] = []
     ) throws -> [PutOutcome] {
         switch body {
-        case .none where others.isEmpty: [try put(nil, for: key, metadata: metadata)]
-        case .none: try put([TilePut(key: key, data: nil, metadata: metadata)] + others)
-        case .memory(let data) where others.isEmpty: [try put(data, for: key, metadata: metadata)]
-        case .memory(let data): try put([TilePut(key: key, data: data, metadata: metadata)] + others)
-        case .hashed(let body):
-            try carryOut([PutRequest(body, for: key, metadata)] + others.map { PutRequest($0) })
+        case .none: try carryOut(PutRequest(nil, for: key, metadata), others)
+        case .memory(let data): try carryOut(PutRequest(data, for: key, metadata), others)
+        case .hashed(let body): try carryOut(PutRequest(body, for: key, metadata), others)
         case .pieces(let writer): try writer.commit(for: key, metadata: metadata, with: others)
         }
     }

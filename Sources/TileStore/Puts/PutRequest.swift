@@ -38,9 +38,13 @@ struct PutRequest {
     var isPublisher = false
 
     @inline(__always)
-    init(_ tile: TilePut) {
-        (key, metadata) = (tile.key, tile.metadata)
-        if let data = tile.data {
+    init(_ tile: borrowing TilePut) { self.init(tile.data, for: tile.key, tile.metadata) }
+
+    @inline(__always)
+    init(_ data: Data?, for key: TileKey, _ metadata: TileMetadata) {
+        self.key = key
+        self.metadata = metadata
+        if let data {
             (bytes, size) = (.memory(data), data.count)
         } else {
             (bytes, size) = (.none, 0)

@@ -28,7 +28,7 @@ extension TileStore {
     ///   durable store's journal could not be synced, the record stands and is served, but may go in a power cut.
     @discardableResult
     public func put(_ data: Data?, for key: TileKey, metadata: TileMetadata) throws -> PutOutcome {
-        var request = PutRequest(TilePut(key: key, data: data, metadata: metadata))
+        var request = PutRequest(data, for: key, metadata)
         return try withUnsafeMutablePointer(to: &request) { request in
             try carryOut(UnsafeMutableBufferPointer(start: request, count: 1))
             return request.pointee.outcome
@@ -43,7 +43,7 @@ extension TileStore {
     @discardableResult
     public func put(_ tiles: [TilePut]) throws -> [PutOutcome] {
         guard !tiles.isEmpty else { return [] }
-        return try carryOut(tiles.lazy.map { PutRequest($0) })
+        return try carryOut(nil, tiles)
     }
 
     /// Stores a tile whose bytes are in a file of the caller's, which stays as it is.
@@ -121,14 +121,18 @@ extension TileStore {
         try settle(requests)
     }
 
-    /// Carries out requests in their order, in one hold of the lock; returns what became of them.
-    func carryOut(_ requests: some Collection<PutRequest>) throws -> [PutOutcome] {
-        let buffer = UnsafeMutableBufferPointer<PutRequest>.allocate(capacity: requests.count)
-        defer { buffer.deallocate() }
-        _ = buffer.initialize(from: requests)
-        defer { buffer.deinitialize() }
-        try carryOut(buffer)
-        return buffer.map(\.outcome)
+    /// Carries out puts in their order, in one hold of the lock; returns what became of them.
+    ///
+    /// - Parameter first: One whose request is made already.
+    func carryOut(_ first: PutRequest?, _ others: [TilePut]) throws -> [PutOutcome] {
+        let before = first == nil ? 0 : 1
+        let requests = UnsafeMutableBufferPointer<PutRequest>.allocate(capacity: before + others.count)
+        defer { requests.deallocate() }
+        if let first { requests.initializeElement(at: 0, to: first) }
+        for i in others.indices { requests.initializeElement(at: before + i, to: PutRequest(others[i])) }
+        defer { requests.deinitialize() }
+        try carryOut(requests)
+        return requests.map(\.outcome)
     }
 
     /// Has prepared requests settled.
