@@ -45,7 +45,11 @@ package struct ProxyService: Sendable {
     package func run() async throws {
         // While it starts, SIGHUP is ignored and does not end it: the configuration has just been read.
         signal(SIGHUP, SIG_IGN)
-        let descriptors = raiseDescriptorLimit()
+        let descriptors = OpenFileLimit.raise()
+        // For the cache, certificates, an origin or two; and for each event loop, which has three.
+        if let shortage = OpenFileLimit.shortage(of: 32 + 3 * configuration.threads) {
+            throw Failure(status: 74, message: shortage)
+        }
         let table: SourceTable
         let log: AccessLog?
         do throws(ConfigError) {
@@ -146,22 +150,5 @@ package struct ProxyService: Sendable {
                 metadata: ["connections": "\(most)", "descriptors": "\(descriptors)"])
         }
         return min(wanted, most)
-    }
-
-    /// Takes as many descriptors as the system lets it have, as each connection is one; says how many.
-    private func raiseDescriptorLimit() -> Int {
-        var limit = rlimit()
-        #if canImport(Glibc)
-        let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
-        #else
-        let resource = RLIMIT_NOFILE
-        #endif
-        guard getrlimit(resource, &limit) == 0 else { return .max }
-        if limit.rlim_cur < limit.rlim_max {
-            limit.rlim_cur = limit.rlim_max
-            setrlimit(resource, &limit)
-            getrlimit(resource, &limit)
-        }
-        return Int(clamping: limit.rlim_cur)
     }
 }

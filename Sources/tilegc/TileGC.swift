@@ -31,6 +31,9 @@ struct TileGC: AsyncParsableCommand {
         do {
             if let word = unknownTopic { throw Failure(.usage, noSuchCommand(word)) }
             var command = try parseAsRoot()
+            OpenFileLimit.raise()
+            // For the cache, what goes in or out, and what Dispatch and an event loop need.
+            if let shortage = OpenFileLimit.shortage(of: 24) { throw Failure(.inputOutput, shortage) }
             if var waiting = command as? any AsyncParsableCommand {
                 try await waiting.run()
             } else {
