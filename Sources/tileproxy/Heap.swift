@@ -4,8 +4,9 @@ import CMalloc
 
 /// How the C library's heap gives memory back.
 enum Heap {
-    /// Larger blocks have pages of their own, which go back to the system when the block is freed.
-    static let largestShared = 1 << 20
+    /// Larger blocks have pages of their own, which go back to the system when the block is freed: the pieces of large bodies
+    /// are among them.
+    static let largestShared = 128 << 10
     /// The most free memory that the end of a heap keeps for the next block.
     static let keptFree = 2 << 20
 
