@@ -393,7 +393,8 @@ package struct CacheTransaction: Sendable {
                 return useStale(candidate, nil, forwarding, now)
             }
         }
-        let mustRevalidate = forwarding.candidate?.response.freshness.mustRevalidate ?? false
+        let freshness = forwarding.candidate?.response.freshness
+        let mustRevalidate = freshness.map { $0.mustRevalidate || $0.noCache } ?? false
         var status = CacheStatus(cache: use.name)
         status.forward = forwarding.cause
         return end([.refuse(.after(trouble, mustRevalidate: mustRevalidate), status)])

@@ -13,10 +13,13 @@ struct FailingOriginTests {
     private static let second: UInt64 = 1_000_000_000
 
     /// An origin that answers once per connection, until it shall not.
-    private static func origin(_ fails: Locked<Bool>, _ control: String = "max-age=1") throws -> ScriptedOrigin {
+    private static func origin(
+        _ fails: Locked<Bool>, _ control: String = "max-age=1", _ others: [String] = []
+    ) throws -> ScriptedOrigin {
         try ScriptedOrigin { request, wire in
             guard !fails.withLock({ $0 }) else { return false }
-            wire.send(reply("200 OK", ["Cache-Control: \(control)", "Connection: close"], "v\(request.number)"))
+            let fields = ["Cache-Control: \(control)", "Connection: close"] + others
+            wire.send(reply("200 OK", fields, "v\(request.number)"))
             return false
         }
     }
@@ -60,10 +63,10 @@ struct FailingOriginTests {
         }
     }
 
-    @Test
-    func whatMustNotBeStaleIsAskedForEachTime() async throws {
+    @Test(arguments: ["must-revalidate", "no-cache"])
+    func whatMustNotBeStaleIsAskedForEachTime(directive: String) async throws {
         let fails = Locked(false)
-        let origin = try Self.origin(fails, "max-age=1, must-revalidate")
+        let origin = try Self.origin(fails, "max-age=1, \(directive)", ["ETag: \"v\""])
         try await withProxy(origin) { proxy async throws in
             _ = try proxy.ask()
             fails.withLock { $0 = true }
