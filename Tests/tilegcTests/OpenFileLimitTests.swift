@@ -7,7 +7,8 @@ import TileStoreTesting
 struct OpenFileLimitTests {
     /// Runs a program that may have so many files open, the standard ones included.
     private func run(_ program: String, files: Int, _ arguments: [String]) throws -> Outcome {
-        try Child(["-c", "ulimit -c 0; ulimit -n \(files); exec \"$0\" \"$@\"", program] + arguments, of: "/bin/sh").wait()
+        try Child(["-c", "ulimit -c 0; ulimit -n \(files); exec \"$0\" \"$@\"", program] + arguments, of: "/bin/sh")
+            .wait()
     }
 
     private func expectRefusal(_ outcome: Outcome, _ name: String) {
@@ -28,7 +29,8 @@ struct OpenFileLimitTests {
         let cache = scratch.path + "/cache"
         try succeed("import", cache, tiles, "--source", "osm")
         let commands = [
-            ["verify", cache], ["verify", "--quick", cache], ["stats", cache], ["ls", cache], ["gc", cache, "--max-bytes", "1"],
+            ["verify", cache], ["verify", "--quick", cache], ["stats", cache], ["ls", cache],
+            ["gc", cache, "--max-bytes", "1"],
             ["import", cache, tiles, "--source", "osm"],
         ]
         for command in commands { expectRefusal(try run(Child.tilegc, files: files, command), "tilegc") }
