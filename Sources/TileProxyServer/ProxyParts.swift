@@ -120,15 +120,21 @@ final class Parts: Sendable {
         }
     }
 
-    /// Waits for what is under way, and closes everything, the store at last.
+    /// Gives up what is being asked for, waits for what is being stored, and closes everything, the store at last.
+    ///
+    /// For when the clients have gone.
     ///
     /// A disk that hangs is not waited for: after ``ProxyConfiguration/Limits/shutdown`` what it has not taken is given up,
     /// and the store is left open. A cache is whole however the process ends.
     func shutdown() async throws {
         let patience = configuration.limits.shutdown
         let end = ContinuousClock.now + patience
-        try await generic.quiesce(grace: TimeAmount(patience))
+        // The clients are gone: an origin that takes its time is not waited for.
         tiles.giveUpFills()
+        for responder in responders.withLock({ $0 }) {
+            responder.eventLoop.execute { responder.value.giveUpFills() }
+        }
+        try await generic.quiesce(grace: TimeAmount(patience))
         let unfinished = await worker.shutdown(within: max(.seconds(1), end - .now))
         await transport.shutdown()
         guard unfinished == StoreWorker.Unfinished() else {

@@ -17,6 +17,9 @@ package final class ProxyResponder: Responder {
     /// Takes over sources that have changed.
     package func adopt(_ table: SourceTable) { tiles.adopt(table) }
 
+    /// Gives up what is being asked for on generic routes, as the proxy goes down.
+    func giveUpFills() { generic?.giveUpFills() }
+
     package func answer(
         _ request: RequestHead, _ answering: borrowing Answering, into buffer: inout ByteBuffer
     ) -> Answered? {

@@ -420,6 +420,25 @@ struct GenericProxyTests {
         }
     }
 
+    /// The stop took as long again as clients are given, for a body that nobody waited for any more.
+    @Test
+    func aStopDoesNotWaitForAnOriginThatHangs() async throws {
+        let origin = try ScriptedOrigin { _, wire in
+            wire.send("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 5000\r\n\r\nabc")
+            _ = wire.takeAll()
+            return false
+        }
+        try await withProxy(origin, configure: { $0.unwantedBody = .hours(1) }) { proxy async throws in
+            let wire = try proxy.connect()
+            wire.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+            #expect(wire.take(through: "\r\n\r\n") != nil)
+            proxy.giveUpFills()
+            try await proxy.cache.quiesce(grace: .hours(1))
+            #expect(proxy.isBudgetUnused)
+            #expect(try proxy.store.statistics().entries == 0)
+        }
+    }
+
     @Test
     func aLoopIsCutShort() async throws {
         try await withProxy(nil, configure: { $0.viaName = "me" }) { proxy async throws in

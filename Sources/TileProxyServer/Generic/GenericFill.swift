@@ -188,6 +188,12 @@ final class GenericFill: @unchecked Sendable {
         call?.mayBeUnwanted = true
     }
 
+    /// The proxy goes down: what has not come by now is not waited for.
+    func giveUp() {
+        call?.cancel()
+        take(.failed(.cancelled))
+    }
+
     /// What the origin has to wait for has changed.
     ///
     /// A connection that waits for its client is not one that other requests wait for. One that waits for the disk is: else

@@ -206,6 +206,9 @@ package final class GenericProxy: Responder {
         cache.underWay.withLock { $0 -= 1 }
     }
 
+    /// Gives up what is being asked for, as the proxy goes down; what has come whole is stored.
+    func giveUpFills() { for part in Array(active.values) { (part as? GenericFill)?.giveUp() } }
+
     func pool(for origin: Origin) -> UpstreamPool {
         if let pool = pools[origin] { return pool }
         let pool = UpstreamPool(origin: origin, limits: cache.settings.upstream, loop: loop, tls: cache.settings.tls)

@@ -104,6 +104,11 @@ final class ProxyUnderTest {
         return all
     }
 
+    /// Gives up what is being asked for, as on the way down.
+    func giveUpFills() {
+        for proxy in proxies.withLock({ $0 }) { proxy.eventLoop.execute { proxy.value.giveUpFills() } }
+    }
+
     /// Goes down in order and takes its folder away.
     func stop() async throws {
         try await server.shutdown(grace: .seconds(2))
