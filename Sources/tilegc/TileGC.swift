@@ -3,7 +3,6 @@ import TileArchive
 import TileStore
 
 /// The command line of a tile cache.
-@main
 struct TileGC: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "tilegc",
@@ -25,15 +24,9 @@ struct TileGC: AsyncParsableCommand {
 
     /// Parses, runs, and turns whatever went wrong into one line and an exit status.
     static func main() async {
-        openStandardFiles()
-        // A reader that has seen enough (`| head`) shows as EPIPE, which StandardOutput takes as the end.
-        ignoreBrokenPipes()
         do {
             if let word = unknownTopic { throw Failure(.usage, noSuchCommand(word)) }
             var command = try parseAsRoot()
-            OpenFileLimit.raise()
-            // For the cache, what goes in or out, and what Dispatch and an event loop need.
-            if let shortage = OpenFileLimit.shortage(of: 24) { throw Failure(.inputOutput, shortage) }
             if var waiting = command as? any AsyncParsableCommand {
                 try await waiting.run()
             } else {
@@ -90,7 +83,8 @@ struct TileGC: AsyncParsableCommand {
             + " ('tilegc --help' lists the commands)"
     }
 
-    private static func fail(_ failure: Failure) -> Never {
+    /// Says what went wrong and ends the process.
+    static func fail(_ failure: Failure) -> Never {
         Message.print(failure.message)
         exit(withError: ExitCode(failure.status.rawValue))
     }

@@ -2,7 +2,6 @@ import ArgumentParser
 import TileStore
 
 /// The command line of the caching tile proxy.
-@main
 struct TileProxy: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "tileproxy",
@@ -12,7 +11,6 @@ struct TileProxy: AsyncParsableCommand {
 
     /// Parses and runs; a mistake on the command line is one line on standard error.
     static func main() async {
-        Heap.fixLimits()
         do {
             var command = try parseAsRoot()
             if var waiting = command as? any AsyncParsableCommand {

@@ -13,38 +13,44 @@ package enum OpenFileLimit {
     /// Takes as many as the system lets it have; says how many.
     @discardableResult
     package static func raise() -> Int {
-        var limit = rlimit()
-        #if canImport(Glibc)
-        let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
-        #else
-        let resource = RLIMIT_NOFILE
-        #endif
-        guard getrlimit(resource, &limit) == 0 else { return .max }
+        var limit = current()
         if limit.rlim_cur < limit.rlim_max {
             limit.rlim_cur = limit.rlim_max
             setrlimit(resource, &limit)
-            getrlimit(resource, &limit)
         }
-        return Int(clamping: limit.rlim_cur)
+        return Int(clamping: current().rlim_cur)
     }
 
     /// What to say if fewer files than that can be opened now; `nil` if there is room.
     ///
-    /// Asks by opening them, because a process may have been started with some open already.
+    /// Counts the free numbers below the limit, because a process may have been started with some open already. Opens
+    /// none: another thread may need just that one.
     package static func shortage(of count: Int) -> String? {
-        var opened: [Int32] = []
-        defer { for file in opened { close(file) } }
-        while opened.count < count {
-            let file = open("/dev/null", O_RDONLY | O_CLOEXEC)
-            guard file >= 0 else {
-                // Without the device nothing can be told, and nothing is refused.
-                guard errno == EMFILE || errno == ENFILE else { return nil }
+        var free = 0
+        var number: CInt = 0
+        let limit = CInt(clamping: current().rlim_cur)
+        while free < count {
+            guard number < limit else {
                 return
-                    "only \(opened.count) more files can be open at once, and \(count) are needed: raise the limit "
+                    "only \(free) more files can be open at once, and \(count) are needed: raise the limit "
                     + "(ulimit -n 256), or close what the process was started with"
             }
-            opened.append(file)
+            if fcntl(number, F_GETFD) == -1 { free += 1 }
+            number += 1
         }
         return nil
     }
+
+    private static func current() -> rlimit {
+        var limit = rlimit()
+        // Where it cannot be had, nothing is refused.
+        if getrlimit(resource, &limit) != 0 { limit.rlim_cur = rlim_t(CInt.max) }
+        return limit
+    }
+
+    #if canImport(Glibc)
+    private static let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
+    #else
+    private static let resource = RLIMIT_NOFILE
+    #endif
 }
