@@ -8,7 +8,14 @@ cd "$(dirname "$0")/.."
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-swift test -c release --skip-build --scratch-path "${SCRATCH:-.build}" "$@" 2>&1 | tee "$log"
+# Otherwise all tests begin at once, and what one of them waits for stands in line behind the first steps of all others:
+# minutes on a busy machine.
+together=()
+if swift test --help-hidden 2>&1 | grep -q -- --experimental-maximum-parallelization-width; then
+    together=(--experimental-maximum-parallelization-width 8)
+fi
+
+swift test -c release --skip-build --scratch-path "${SCRATCH:-.build}" ${together[@]+"${together[@]}"} "$@" 2>&1 | tee "$log"
 status=$?
 if [ "$status" -ne 0 ]; then
     echo

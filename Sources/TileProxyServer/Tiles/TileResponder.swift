@@ -288,6 +288,13 @@ package final class TileResponder {
         exchange.cacheResult = result
         let isHead = exchange.head.method == .head
         let size = isHead ? 0 : Int(clamping: reply.length ?? 0)
+        // First: whoever has the answer finds it counted.
+        if let source {
+            // After a reload another source may be in its place.
+            let isCurrent = source.index < table.sources.count && table.sources[source.index] === source
+            let stripe = isCurrent ? stripes[source.index] : service.statistics.stripe(for: source.name, on: loop)
+            stripe.add(result, status: reply.response.status.code, bytes: size)
+        }
         exchange.send(reply.response, length: reply.length)
         if isHead {
             exchange.finish()
@@ -301,11 +308,6 @@ package final class TileResponder {
                 onFailure: { failures.report(.error, "a stored tile cannot be read", ["error": "\($0)"]) }
             ).run()
         }
-        guard let source else { return }
-        // After a reload another source may be in its place.
-        let isCurrent = source.index < table.sources.count && table.sources[source.index] === source
-        let stripe = isCurrent ? stripes[source.index] : service.statistics.stripe(for: source.name, on: loop)
-        stripe.add(result, status: reply.response.status.code, bytes: size)
     }
 }
 

@@ -17,6 +17,8 @@ package final class LocalOrigin: Sendable {
     private let group: MultiThreadedEventLoopGroup
     private let shared: OriginShared
     private let listener = Locked<(any Channel)?>(nil)
+    /// Keeps the port while it is stopped.
+    private let held = Locked<HeldPort?>(nil)
     /// The port it listens on, also while it is stopped.
     package let port: Int
     private let isSecure: Bool
@@ -73,14 +75,26 @@ package final class LocalOrigin: Sendable {
             return channel
         }
         try await channel?.close()
+        if channel != nil { await hold() }
         for channel in shared.goOffline() {
             channel.close(promise: nil)
             try await channel.closeFuture.get()
         }
     }
 
+    /// Keeps the port, if it can be had soon.
+    ///
+    /// A process that is just being started may still have the listener open; until it has, connections are not refused.
+    private func hold() async {
+        for _ in 0..<10_000 {
+            if let port = try? HeldPort(port) { return held.withLock { $0 = port } }
+            await Task.yield()
+        }
+    }
+
     /// Listens again, on the same port.
     package func restart() async throws {
+        held.withLock { $0 = nil }
         let channel = try await shared.listen(on: port, group: group)
         listener.withLock { $0 = channel }
     }

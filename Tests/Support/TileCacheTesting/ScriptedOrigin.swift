@@ -28,6 +28,8 @@ package final class ScriptedOrigin: Sendable {
     private struct State {
         var requests: [Request] = []
         var listener: Int32 = -1
+        /// Keeps the port once it is stopped.
+        var held: HeldPort?
     }
 
     private let state: Locked<State>
@@ -40,6 +42,9 @@ package final class ScriptedOrigin: Sendable {
     /// - Parameter readsBodies: Whether the requests' bodies are read before they are answered.
     package init(readsBodies: Bool = true, _ script: @escaping Script) throws {
         let listener = socket(AF_INET, Wire.stream, 0)
+        // So that the port can be held afterwards while connections end.
+        var yes: Int32 = 1
+        setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<Int32>.size))
         let isBound = try withLoopback(0) { bind(listener, $0, $1) == 0 && listen(listener, 512) == 0 }
         guard isBound, let port = boundPort(listener) else { throw WireError(what: "listen: \(errno)") }
         self.port = port
@@ -70,6 +75,8 @@ package final class ScriptedOrigin: Sendable {
             if state.listener >= 0 {
                 shutdown(state.listener, Int32(SHUT_RDWR))
                 close(state.listener)
+                // Where that fails it is free, as any other.
+                state.held = try? HeldPort(port)
             }
             state.listener = -1
         }
