@@ -72,9 +72,9 @@ public struct SourceDescription: Sendable {
                 "what the archives say of source \(source) comes to \(data.count) bytes, more than \(Self.largest): it is "
                     + "not kept, and the tiles are not concerned")
         }
-        let owner = root.ownerOfNewFiles
-        let folder = try root.makeSubfolder("sources", owner: owner)
+        let (rights, owner) = (root.rightsOfNewFiles, root.ownerOfNewFiles)
+        let folder = try root.makeSubfolder("sources", rights: rights, owner: owner)
         let temporary = ".\(UInt64.random(in: .min ... .max)).part"
-        try folder.write(data, as: temporary, thenTo: folder, name: name, owner: owner)
+        try folder.write(data, as: temporary, thenTo: folder, name: name, rights: rights, owner: owner)
     }
 }

@@ -17,6 +17,40 @@ struct ArchiveTests {
     private let scratch: Scratch
     init() throws { scratch = try Scratch() }
 
+    /// What an import notes about a source has the rights of the cache, not those of the mask.
+    @Test(arguments: [0o700, 0o750, 0o770, 0o755] as [mode_t])
+    func whatArchivesSayOfASourceHadOtherRightsThanTheCache(_ mode: mode_t) throws {
+        try Pyramid(seed: 12, zooms: 0...1).write(to: scratch("in"))
+        try succeed("import", scratch("a"), scratch("in"), "--source", "s")
+        try succeed("export", scratch("a"), scratch("x.pmtiles"), "--source", "s")
+        let cache = scratch("cache")
+        #expect(mkdir(cache, 0o700) == 0 && chmod(cache, mode) == 0)
+        let command = ["import", cache, scratch("x.pmtiles"), "--source", "s"]
+        let outcome = try Child(["-c", "umask 022; exec \"$0\" \"$@\"", Child.tilegc] + command, of: "/bin/sh").wait()
+        #expect(outcome.status == 0, "\(outcome.messages)")
+        func rights(_ path: String) throws -> mode_t {
+            var status = stat()
+            try #require(stat(cache + path, &status) == 0)
+            return status.st_mode & 0o777
+        }
+        #expect(try rights("/sources") == rights("/objects"))
+        #expect(try rights("/sources") == mode)
+        #expect(try rights("/sources/s.json") == mode & 0o664)
+    }
+
+    /// A description that cannot be written takes nothing of the report.
+    @Test func anImportWhoseDescriptionCannotBeWrittenReportsItsTiles() throws {
+        let pyramid = Pyramid(seed: 12, zooms: 0...1)
+        try pyramid.write(to: scratch("in"))
+        try succeed("import", scratch("a"), scratch("in"), "--source", "s")
+        try succeed("export", scratch("a"), scratch("x.pmtiles"), "--source", "s")
+        try succeed("import", scratch("cache"), scratch("in"), "--source", "other")
+        try FileManager.default.createSymbolicLink(atPath: scratch("cache/sources"), withDestinationPath: scratch("in"))
+        let outcome = try tilegc("import", scratch("cache"), scratch("x.pmtiles"), "--source", "s", "--json")
+        #expect(outcome.status == 74 && outcome.messages.contains("sources"))
+        #expect(try outcome.json()["tiles"] as? Int == pyramid.tiles.count)
+    }
+
     @Test(arguments: ["tiles.mbtiles", "tiles.pmtiles", "TILES.MBTiles"])
     func whatGoesIntoAPackageComesOut(_ name: String) throws {
         let pyramid = Pyramid(seed: 12, zooms: 0...4)

@@ -93,13 +93,29 @@ final class FolderHandle: Sendable {
         return Owner(user: status.st_uid, group: status.st_gid)
     }
 
+    /// The rights of what this process makes in the folder: those of the folder, and none to write for others.
+    var rightsOfNewFiles: mode_t {
+        var status = stat()
+        return fstat(descriptor, &status) == 0 ? (status.st_mode | 0o700) & 0o775 : 0o700
+    }
+
+    /// Gives what was just made its rights where the process's mask has taken some from a group that may write.
+    private static func grant(_ rights: mode_t?, to file: Int32) {
+        guard let rights, rights & 0o020 != 0 else { return }
+        var status = stat()
+        // A file system without rights refuses, and has none to keep.
+        if fstat(file, &status) == 0 { _ = fchmod(file, rights | status.st_mode & 0o7000) }
+    }
+
     /// Opens a folder in this one, making it if need be.
     ///
+    /// - Parameter rights: Its rights if it is made; `nil` for those that the process's mask leaves.
     /// - Parameter owner: Who shall own it if root made it. Changed through the open folder: a path may lead elsewhere
     ///   by the time it is used.
     /// - Throws: ``ArchiveError`` where a link or something else has its name: nothing is written through those.
-    func makeSubfolder(_ name: String, owner: Owner? = nil) throws -> FolderHandle {
-        if mkdirat(descriptor, name, 0o777) != 0, errno != EEXIST {
+    func makeSubfolder(_ name: String, rights: mode_t? = nil, owner: Owner? = nil) throws -> FolderHandle {
+        let isNew = mkdirat(descriptor, name, rights ?? 0o777) == 0
+        if !isNew, errno != EEXIST {
             throw ArchiveError.system("cannot make the folder \(path)/\(name)")
         }
         guard let folder = try subfolder(name) else {
@@ -107,6 +123,7 @@ final class FolderHandle: Sendable {
                 .io,
                 "\(path)/\(name) is a link or no folder, and nothing is written through it: move it away")
         }
+        if isNew { Self.grant(rights, to: folder.descriptor) }
         if let owner {
             var status = stat()
             if fstat(folder.descriptor, &status) == 0, status.st_uid == 0 {
@@ -187,19 +204,21 @@ final class FolderHandle: Sendable {
     ///   - temporary: The name under which it is written in this folder; a file of that name is replaced.
     ///   - folder: Where it goes; on the same file system.
     ///   - name: Its name there; a file of that name is replaced in one step.
+    ///   - rights: Its rights if it replaces none; `nil` for those that the process's mask leaves.
     ///   - owner: Who shall own it; `nil` for who owns what it replaces.
     func write(
-        _ data: Data, as temporary: String, thenTo folder: FolderHandle, name: String, owner: Owner? = nil
+        _ data: Data, as temporary: String, thenTo folder: FolderHandle, name: String, rights: mode_t? = nil,
+        owner: Owner? = nil
     ) throws {
         unlinkat(descriptor, temporary, 0)
         let replaced = ReplacedFile(folder.descriptor, name)
         let file = openat(
             descriptor, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-            ReplacedFile.creationMode(replaced))
+            replaced == nil ? rights.map { $0 & 0o666 } ?? 0o666 : ReplacedFile.creationMode(replaced))
         guard file >= 0 else {
             throw ArchiveError.system("cannot write in \(path)")
         }
-        replaced?.handOn(to: file)
+        if let replaced { replaced.handOn(to: file) } else { Self.grant(rights.map { $0 & 0o666 }, to: file) }
         if let owner { _ = fchown(file, owner.user, owner.group) }
         var failure: ArchiveError?
         var done = 0

@@ -71,8 +71,12 @@ struct Import: ParsableCommand {
         transfer.mostTiles = maxTiles
         let result = try take(reader, transfer)
         let regions = pin && !result.wasStopped ? try pinRegions(pinned, store) : 0
+        var notDescribed: (any Error)?
         if !result.wasStopped, reader.format != .folder {
-            try SourceDescription(cache: cache.cache, source: source).merge(reader.metadata)
+            // The tiles are there whatever becomes of it: the report comes first.
+            do { try SourceDescription(cache: cache.cache, source: source).merge(reader.metadata) } catch {
+                notDescribed = error
+            }
         }
         let gone = try result.tiles - transfer.countOfKept()
         let hasEvicted = store.evictedHere.removedEntries > 0
@@ -87,10 +91,10 @@ struct Import: ParsableCommand {
                 "\(Figure.count(gone)) of \(Figure.count(result.tiles, "imported tile")) are not there any more, or "
                     + "were replaced: another process has done that meanwhile")
         } else if gone > 0 {
-            let capacity = limits.capacity.map { Figure.size($0) } ?? "unlimited"
+            let capacity = limits.capacity.map { Figure.size($0) + " and " } ?? ""
             Message.print(
                 "\(Figure.count(gone)) of \(Figure.count(result.tiles, "imported tile")) had to go at once: the "
-                    + "cache is limited to \(capacity) and \(Figure.count(limits.entryLimit)) entries ('tilegc limit' "
+                    + "cache is limited to \(capacity)\(Figure.count(limits.entryLimit)) entries ('tilegc limit' "
                     + "changes that)")
         }
         if regions > 0 { Message.print("pinned \(Figure.count(regions, "region"))") }
@@ -106,6 +110,7 @@ struct Import: ParsableCommand {
         if result.wasStopped {
             throw Failure(.interrupted, "interrupted: what was imported so far stays; run it again for the rest")
         }
+        if let notDescribed { throw notDescribed }
     }
 
     private func noTiles(_ reader: any ArchiveReader) -> Failure {
