@@ -183,6 +183,8 @@ package final class Compaction {
                     guard error.number == Errno.noEntry else { throw error }
                     return false
                 }
+                // At once: what else would be learned from it, if lines were skipped before, would be loaded anew.
+                ledger.noteCheckpoint(generation, bytes: bytes)
                 return true
             }
             guard installed else { return nil }
@@ -194,7 +196,6 @@ package final class Compaction {
                 // In a folder that has taken this one's place the numbers of generations mean other files.
                 guard ledger.loads == loads else { return }
                 try removeOlder(files, &replaced)
-                ledger.noteCheckpoint(generation, bytes: bytes)
             }
         } catch let error as FileError {
             throw StoreError(error, in: files.location)
