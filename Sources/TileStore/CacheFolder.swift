@@ -147,7 +147,10 @@ enum CacheFolder {
             try files.enter()
             // Whoever may not write may still read; a cache that is being made has nothing to read yet.
             if let tables = try ledger.load(underLock: false) { return tables }
-            throw StoreError(.busy, "\(files.location) is being made or changed by another process; try again")
+            throw StoreError(
+                .busy,
+                "\(files.location)/manifest cannot be read: another process is making or changing the cache, or files are "
+                    + "missing; try again, and if that does not help, run tilegc verify")
         }
         do throws(FileError) { try ledger.openLock() } catch {
             throw StoreError(error, in: files.location)

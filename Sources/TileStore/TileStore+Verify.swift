@@ -18,7 +18,8 @@ extension TileStore {
         if repair, isReadOnly {
             throw StoreError(.readOnly, "\(files.location) is open for reading alone; it cannot be repaired")
         }
-        try catchUp()
+        // Only under the lock is it judged what the journal's end is, if that is no right line.
+        if isReadOnly { try catchUp() } else { try hold { _ in } }
         var report = VerifyReport()
         report.journalDamage = try manifestDamage()
         let (entries, mismatches) = tables.read { t, _ in (t.entryAccount.count, t.accountMismatches().count) }
@@ -199,13 +200,13 @@ extension TileStore {
             throw error
         }
         defer { files.close(file) }
-        let end = try min(limit ?? .max, files.status(of: file).size)
+        let limit = try min(limit ?? .max, files.status(of: file).size)
         var damage = 0
         var buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 20, alignment: 8)
         defer { buffer.deallocate() }
         var at: Int64 = 0
-        while at < end {
-            let wanted = Int(min(Int64(buffer.count), end - at))
+        while at < limit {
+            let wanted = Int(min(Int64(buffer.count), limit - at))
             let n = try files.read(file, into: UnsafeMutableRawBufferPointer(rebasing: buffer[..<wanted]), at: at)
             if n == 0 { break }
             var from = 0
@@ -214,7 +215,7 @@ extension TileStore {
                 if !isRight(line, isCheckpoint, isFirst: at == 0 && from == 0) { damage += 1 }
                 from = newline + 1
             }
-            if from == 0, n == wanted, buffer.count < 1 << 26, at + Int64(n) < end {
+            if from == 0, n == wanted, buffer.count < 1 << 26, at + Int64(n) < limit {
                 buffer.deallocate()
                 buffer = .allocate(byteCount: wanted * 2, alignment: 8)
                 continue
@@ -222,7 +223,14 @@ extension TileStore {
             at += Int64(from == 0 ? n : from)
             if from == 0 {
                 damage += 1
-                break
+                // A line longer than any, or one without an end: what is behind its line break counts.
+                var end: Int?
+                while end == nil, at < limit {
+                    let n = try files.read(file, into: buffer, at: at)
+                    if n == 0 { return damage }
+                    end = buffer[..<n].firstIndex(of: 0x0A)
+                    at += Int64(end.map { $0 + 1 } ?? n)
+                }
             }
         }
         return damage

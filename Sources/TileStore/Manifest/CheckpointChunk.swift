@@ -11,8 +11,10 @@ final class CheckpointChunk {
     private var buffer: UnsafeMutableRawBufferPointer
     /// Which chunk of the file it is.
     var number = 0
-    /// The bytes that it covers.
+    /// The bytes that it has.
     private(set) var length = 0
+    /// How many bytes of the file it stands for: more, where a line was passed over that is longer than any.
+    private(set) var covered: Int64 = 0
     private(set) var isLast = false
     /// Why it could not be read.
     private(set) var failure: (any Error)?
@@ -39,7 +41,7 @@ final class CheckpointChunk {
 
     /// Reads whole lines from an offset on; `true` if they are the last.
     func fill(from files: any FileSystem, _ file: OpenFile, at offset: Int64) -> Bool {
-        (length, isLast, failure, damage) = (0, true, nil, 0)
+        (length, covered, isLast, failure, damage) = (0, 0, true, nil, 0)
         do {
             while true {
                 let n = try files.read(file, into: buffer, at: offset)
@@ -49,15 +51,35 @@ final class CheckpointChunk {
                 if isLast || length > 0 { break }
                 // One line that is longer than the chunk.
                 guard buffer.count < 1 << 26 else {
-                    (isLast, damage) = (true, 1)
-                    break
+                    damage = 1
+                    covered = try passLine(files, file, at: offset)
+                    return isLast
                 }
                 let larger = buffer.count * 2
                 buffer.deallocate()
                 buffer = .allocate(byteCount: larger, alignment: 8)
             }
         } catch { failure = error }
+        covered = Int64(length)
         return isLast
+    }
+
+    /// Reads on to the end of a line that is longer than any of the store's: the right ones behind it count.
+    ///
+    /// - Returns: How many bytes it has with its line break.
+    private func passLine(_ files: any FileSystem, _ file: OpenFile, at offset: Int64) throws(FileError) -> Int64 {
+        var passed: Int64 = 0
+        while true {
+            let n = try files.read(file, into: buffer, at: offset + passed)
+            if let end = UnsafeRawBufferPointer(rebasing: buffer[..<n]).firstIndex(of: 0x0A) {
+                return passed + Int64(end) + 1
+            }
+            passed += Int64(n)
+            if n < buffer.count {
+                isLast = true
+                return passed
+            }
+        }
     }
 
     /// Checks the lines and takes them apart.

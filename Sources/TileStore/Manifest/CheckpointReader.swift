@@ -150,7 +150,7 @@ final class CheckpointReader: @unchecked Sendable {
         let isThere = reading.withLock { position -> Bool in
             guard !position.isAtEnd else { return false }
             position.isAtEnd = chunk.fill(from: files, file, at: position.offset)
-            position.offset += Int64(chunk.length)
+            position.offset += chunk.covered
             chunk.number = position.number
             position.number += 1
             return true

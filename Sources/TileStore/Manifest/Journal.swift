@@ -29,7 +29,7 @@ final class Journal {
 
     private static var usualBuffer: Int { 1 << 16 }
     /// No line is as long as this.
-    private static var longestLine: Int { 1 << 26 }
+    static var longestLine: Int { 1 << 26 }
     /// No journal is as long as this: it would have become a checkpoint long before.
     private static var longestJournal: Int64 { 1 << 34 }
 
@@ -177,6 +177,30 @@ final class Journal {
             }
         }
         return nil
+    }
+
+    /// Whether the next journal goes on from here, and lines were written to it.
+    ///
+    /// Only who has read the record that leads there writes any: so it was here, whatever is here now. Its header is written
+    /// before that record, and alone means nothing.
+    func isContinued() throws(FileError) -> Bool {
+        guard generation < Ledger.lastGeneration else { return false }
+        var header = LineBuffer(capacity: 128)
+        header.journalHeader(generation + 1, after: offset, previous: lastChecksum)
+        let path = Ledger.journalPath(generation + 1)
+        guard let status = try files.status(at: path), status.kind == .file, status.size > header.count else {
+            return false
+        }
+        let next: OpenFile
+        do throws(FileError) { next = try files.open(path, .read) } catch {
+            if error.number == Errno.noEntry { return false }
+            throw error
+        }
+        defer { files.close(next) }
+        let start = UnsafeMutableRawBufferPointer.allocate(byteCount: header.count + 1, alignment: 8)
+        defer { start.deallocate() }
+        let n = try files.read(next, into: start, at: 0)
+        return n > header.count && start[..<header.count].elementsEqual(header.bytes)
     }
 
     // MARK: Writing

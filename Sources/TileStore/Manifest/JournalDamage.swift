@@ -33,7 +33,7 @@ struct JournalDamage {
     @inline(__always)
     mutating func beginReading() { needsJudgement = false }
 
-    /// A line that is whole but wrong: only under the lock may it be called damage.
+    /// A line that is whole but wrong, or longer than any: only under the lock may it be called damage.
     mutating func leaveToHolder(_ isWhole: Bool) { needsJudgement = isWhole }
 
     mutating func noteTail(_ offset: Int64, _ size: Int64) { judgedTail = (offset, size) }

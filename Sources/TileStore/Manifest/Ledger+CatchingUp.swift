@@ -61,6 +61,8 @@ extension Ledger {
             guard journal.file != nil else { throw StoreError(.closed, "the store is closed") }
             let size = try journal.length()
             if size <= offset {
+                // At the end of a journal that others are in, whoever rotates is noticed by its record.
+                if case .direct = target, size == offset, try takeLostRotation(at: size) { continue }
                 // Shorter than what was read: somebody put an older file in its place.
                 return size == offset || offset == 0
             }
@@ -71,8 +73,8 @@ extension Ledger {
             if used > 0 { continue }
             // Not one whole right line: torn, or damaged.
             guard underLock else {
-                if readOnly, try passDamage(size) { continue }
-                damage.leaveToHolder(bytes.contains(0x0A))
+                if try readOnly ? passDamage(size) : takeLostRotation(at: size) { continue }
+                damage.leaveToHolder(bytes.contains(0x0A) || bytes.count >= Journal.longestLine)
                 return true
             }
             try judge(size)
@@ -128,7 +130,10 @@ extension Ledger {
 
     /// Decides, under the lock, about bytes that are no right line: a tail that is torn is cut, damage in the middle skipped.
     private func judge(_ size: Int64) throws {
-        guard let right = try journal.nextRightLine(of: size) else { return try journal.truncate() }
+        guard let right = try journal.nextRightLine(of: size) else {
+            if try !takeLostRotation(at: size) { try journal.truncate() }
+            return
+        }
         damage.skip(right.skipped, in: generation)
         journal.skip(to: right)
     }
@@ -141,12 +146,25 @@ extension Ledger {
     private func passDamage(_ size: Int64) throws -> Bool {
         if damage.isTail(offset, size) { return false }
         guard let first = try journal.nextRightLine(of: size) else {
+            if try takeLostRotation(at: size) { return true }
             damage.noteTail(offset, size)
             return false
         }
         guard let second = try journal.nextRightLine(of: size), second == first else { return false }
         damage.skip(first.skipped, in: generation)
         journal.skip(to: first)
+        return true
+    }
+
+    /// Goes on in the next journal although the record that leads there is damaged or gone, if it was there.
+    ///
+    /// - Parameter size: The journal's length when no right line was found behind the offset.
+    private func takeLostRotation(at size: Int64) throws -> Bool {
+        // Without the lock, a record may just have come. It comes before the lines behind it, so the second look finds it.
+        guard try journal.isContinued(), try journal.length() == size, try journal.nextRightLine(of: size) == nil,
+            journal.noteRotation(to: generation &+ 1)
+        else { return false }
+        damage.skip(1, in: generation)
         return true
     }
 

@@ -1,0 +1,183 @@
+import Foundation
+import Testing
+import TileStoreTesting
+
+@testable import TileStore
+
+/// Damage to the lines that lead from one file of the manifest to the next, and to what comes behind very long ones.
+@Suite(.timeLimit(.minutes(60)), .ownCores)
+struct LostRotationTests {
+    enum Harm: CaseIterable { case bit, torn, gone, zeros }
+
+    /// A compaction that is given up leaves a journal that ends in a rotate record, and the one that it leads to.
+    private func rotated(durable: Bool) throws -> (lab: Lab, rotating: String, state: StoreSnapshot) {
+        var configuration = Lab.plain
+        configuration.durability = durable ? .durable : .relaxed
+        let lab = try Lab(configuration)
+        try lab.put(0..<6)
+        let rotating = lab.journal
+        try #require(try lab.store.beginCompaction()).abandon()
+        #expect(lab.journal != rotating)
+        try lab.put(6..<9)
+        _ = try lab.store.remove((0..<2).map(lab.key))
+        let state = try lab.store.snapshot()
+        lab.kill()
+        for name in lab.disk.names("manifest") where name.hasPrefix("index-") { lab.disk.remove("manifest/" + name) }
+        return (lab, rotating, state)
+    }
+
+    private func harm(_ bytes: inout [UInt8], _ how: Harm) {
+        let start = (bytes.dropLast().lastIndex(of: 0x0A) ?? -1) + 1
+        switch how {
+        case .bit: bytes[start + 3] ^= 4
+        case .torn: bytes.removeLast(bytes.count - start - 7)
+        case .gone: bytes.removeLast(bytes.count - start)
+        case .zeros: for place in start..<bytes.count { bytes[place] = 0 }
+        }
+    }
+
+    @Test(arguments: Harm.allCases, [false, true])
+    func aDamagedRotateRecordLostTheWholeNextJournal(how: Harm, durable: Bool) throws {
+        let (lab, rotating, state) = try rotated(durable: durable)
+        lab.disk.corrupt(rotating) { harm(&$0, how) }
+        let reader = try lab.another(Self.readOnly)
+        #expect(try reader.snapshot() == state)
+        #expect(try reader.verify().journalDamage == 1)
+        reader.simulateKill()
+        try lab.reopen()
+        #expect(try lab.store.snapshot() == state)
+        let report = try lab.store.verify()
+        #expect(report.journalDamage == 1 && !report.ok && report.orphans.isEmpty)
+        // Both go on in the journal that was found.
+        try lab.put(9..<11)
+        let other = try lab.another()
+        #expect(try other.snapshot() == lab.store.snapshot())
+        other.simulateKill()
+        _ = try lab.store.verify(repair: true)
+        let mended = try lab.store.verify()
+        #expect(mended.ok && mended.orphans.isEmpty)
+        try lab.reopen()
+        #expect(try lab.store.snapshot().entries.count == 9)
+        #expect(try lab.store.invariantViolations() == [])
+    }
+
+    /// One that was in the journal before follows too.
+    @Test(arguments: [Harm.bit, .torn, .zeros])
+    func oneWhoIsBehindFollowsPastADamagedRotateRecord(how: Harm) throws {
+        let lab = try Lab()
+        try lab.put(0..<6)
+        let rotating = lab.journal
+        let (other, reader) = (try lab.another(), try lab.another(Self.readOnly))
+        try #require(try lab.store.beginCompaction()).abandon()
+        try lab.put(6..<9)
+        let state = try lab.store.snapshot()
+        lab.disk.corrupt(rotating) { harm(&$0, how) }
+        try reader.catchUp()
+        #expect(try reader.snapshot() == state)
+        try other.put(lab.bytes(9), for: lab.key(9), metadata: lab.metadata())
+        try lab.store.catchUp()
+        #expect(try lab.store.snapshot() == other.snapshot())
+        #expect(try lab.store.snapshot().entries.count == 10)
+        reader.simulateKill()
+        other.simulateKill()
+    }
+
+    /// A journal with nothing but its header was begun by a rotation that was broken off.
+    @Test(arguments: Harm.allCases)
+    func aJournalWithItsHeaderAloneStillMeansNothing(how: Harm) throws {
+        let lab = try Lab()
+        try lab.put(0..<6)
+        let rotating = lab.journal
+        try #require(try lab.store.beginCompaction()).abandon()
+        let state = try lab.store.snapshot()
+        lab.kill()
+        for name in lab.disk.names("manifest") where name.hasPrefix("index-") { lab.disk.remove("manifest/" + name) }
+        lab.disk.corrupt(rotating) { harm(&$0, how) }
+        try lab.reopen()
+        #expect(try lab.store.snapshot() == state)
+        try lab.put(6..<8)
+        #expect(lab.disk.contents(rotating)?.count ?? 0 > 0)
+        try lab.reopen()
+        #expect(try lab.store.snapshot().entries.count == 8)
+        #expect(try lab.store.verify().ok)
+    }
+
+    /// What a journal lost before it was rotated may be more than the record: then what follows is not its continuation.
+    @Test func aJournalThatGoesOnFromElsewhereIsNotFollowed() throws {
+        let (lab, rotating, _) = try rotated(durable: false)
+        lab.disk.corrupt(rotating) { bytes in
+            for _ in 0..<2 { bytes.removeLast(bytes.count - 1 - (bytes.dropLast().lastIndex(of: 0x0A) ?? -1)) }
+        }
+        try lab.reopen()
+        #expect(try lab.store.snapshot().entries.count == 5)
+        try lab.put(10..<12)
+        try lab.reopen()
+        #expect(try lab.store.snapshot().entries.count == 7)
+        for number in 0..<12 {
+            if let tile = try lab.store.read(lab.key(number)) { #expect(tile.data == lab.bytes(number)) }
+        }
+    }
+
+    @Test func aCompactionAfterDamageLeftTheOldGeneration() throws {
+        for repairs in [false, true] {
+            let lab = try Lab()
+            try lab.put(0..<4)
+            _ = try lab.store.compact()
+            try lab.put(4..<9)
+            lab.kill()
+            lab.disk.corrupt(lab.journal) { bytes in bytes[bytes.count / 2] ^= 1 }
+            for name in lab.disk.names("manifest") where name.hasPrefix("index-") {
+                lab.disk.remove("manifest/" + name)
+            }
+            try lab.reopen()
+            if repairs { _ = try lab.store.verify(repair: true) } else { _ = try lab.store.compact() }
+            let names = lab.disk.names("manifest")
+            #expect(names.filter { $0.hasPrefix("checkpoint-") }.count == 1, "\(names)")
+            #expect(names.filter { $0.hasPrefix("journal-") }.count == 1, "\(names)")
+            #expect(try lab.store.verify().journalDamage == 0 || !repairs)
+        }
+    }
+
+    /// A line that is longer than any of the store's is one damaged line.
+    @Test func aLineLongerThanAnyHidThoseBehindIt() throws {
+        let lab = try Lab()
+        try lab.put(0..<6)
+        _ = try lab.store.compact()
+        try lab.put(6..<9)
+        let state = try lab.store.snapshot()
+        lab.kill()
+        for name in lab.disk.names("manifest") where name.hasPrefix("index-") { lab.disk.remove("manifest/" + name) }
+        let long = [UInt8](repeating: 0x79, count: 70_000_000) + [0x0A]
+        for path in [lab.checkpoint, lab.journal] {
+            lab.disk.corrupt(path) { bytes in
+                // Behind the second line.
+                let first = bytes.firstIndex(of: 0x0A) ?? 0
+                let second = bytes[(first + 1)...].firstIndex(of: 0x0A) ?? first
+                bytes.insert(contentsOf: long, at: second + 1)
+            }
+        }
+        try lab.reopen()
+        #expect(try lab.store.snapshot() == state)
+        #expect(try lab.store.verify().journalDamage == 2)
+        _ = try lab.store.verify(repair: true)
+        #expect(try lab.store.verify().ok)
+        #expect(try lab.store.snapshot() == state)
+    }
+
+    /// Who asks whether all is well gets a journal that can be written to, or hears why not.
+    @Test func aTailWithoutALineBreakWasLeftToTheNextWriter() throws {
+        let lab = try Lab()
+        try lab.put(0..<3)
+        let length = try #require(lab.disk.contents(lab.journal)?.count)
+        lab.disk.corrupt(lab.journal) { $0 += [UInt8](repeating: 0, count: 3_000_000) }
+        #expect(try lab.store.verify().ok)
+        #expect(lab.disk.contents(lab.journal)?.count == length)
+        #expect(try lab.store.snapshot().entries.count == 3)
+    }
+
+    private static var readOnly: StoreConfiguration {
+        var configuration = Lab.plain
+        configuration.readOnly = true
+        return configuration
+    }
+}
