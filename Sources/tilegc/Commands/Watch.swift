@@ -30,7 +30,11 @@ struct Watch: ParsableCommand {
         transform: ArgumentValues.interval)
     var interval = 2000
 
-    @Flag(help: "Write one line of JSON each interval: as 'stats --json', with time, countedAt, puts, evictedBlobs, journalDamage and events.")
+    @Flag(
+        help: """
+            Write one line of JSON each interval: as 'stats --json', with time, countedAt, puts, evictedBlobs, \
+            journalDamage and events.
+            """)
     var json = false
 
     func run() throws {
