@@ -18,10 +18,8 @@ package final class HeldPort: Sendable {
         var yes: Int32 = 1
         setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<Int32>.size))
         let isBound = try withLoopback(port) { bind(descriptor, $0, $1) == 0 }
-        guard isBound else {
-            close(descriptor)
-            throw WireError(what: "bind \(port): \(errno)")
-        }
+        // What is thrown here ends in `deinit`.
+        guard isBound else { throw WireError(what: "bind \(port): \(errno)") }
     }
 
     deinit { close(descriptor) }
