@@ -25,7 +25,7 @@ public struct URLTemplate: Hashable, Sendable {
     let authorities: [String]
     private let subdomains: [String]
     private let literals: [UInt8]
-    private let pieces: [Piece]
+    let pieces: [Piece]
     private let capacity: Int
 
     enum Piece: Hashable, Sendable {
@@ -75,6 +75,12 @@ public struct URLTemplate: Hashable, Sendable {
             }
         }
     }
+
+    /// The bytes of a literal piece.
+    func bytes(of range: Range<Int>) -> ArraySlice<UInt8> { literals[range] }
+
+    /// What `{s}` may stand for.
+    var choices: [String] { subdomains }
 
     /// Which of the subdomains a tile is asked from.
     private func choice(_ tile: TileAddress, of count: Int) -> Int { count < 2 ? 0 : (tile.x + tile.y) % count }
