@@ -228,6 +228,11 @@ if tools {
             path: "Tests/Support/transport-bench",
             swiftSettings: settings),
         .executableTarget(
+            name: "region-download",
+            dependencies: ["TileCache", "TileCacheNIO"],
+            path: "Tests/Support/region-download",
+            swiftSettings: settings),
+        .executableTarget(
             name: "tilegc",
             dependencies: [
                 "ContentCoding",
@@ -342,6 +347,7 @@ if tools {
             name: "tilegcTests",
             dependencies: [
                 "CTileImaging", "TileArchive", "TileStore", "TileStoreTesting", "TileCacheTesting", "tilegc",
+                "region-download",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ],
             exclude: ["Golden"],

@@ -40,7 +40,7 @@ public final class TileCache: Sendable {
     let userAgent: String
     /// For what is no tile.
     let resources: ResourceParts
-    let downloads = DownloadRegistry()
+    let running = DownloadRegistry()
 
     /// Opens the cache in a folder; makes it if it is missing.
     ///
@@ -94,7 +94,7 @@ public final class TileCache: Sendable {
     /// error with ``TileCacheError/Code/closed`` at once; later calls throw.
     public func close() throws {
         // Before the flights: their end must not look like a failure of the tiles.
-        downloads.close()
+        running.close()
         flights.close()
         magnifications.close()
         resources.drivers.close()

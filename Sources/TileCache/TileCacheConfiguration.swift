@@ -61,4 +61,10 @@ public enum TileCacheEvent: Sendable {
     ///
     /// The answer counts as made when it was received. Reported once an hour for each host.
     case dateInFuture(TileKey, host: String, seconds: Int)
+    /// What is kept of a region's download cannot be read: a damaged file, or one of a newer program.
+    ///
+    /// The file in `downloads/` is left alone; ``TileCache/downloads()`` passes it over.
+    case planNotRead(file: String, any Error)
+    /// A region is complete, and what was kept of its download could not be removed; the next download removes it.
+    case planNotRemoved(region: String, any Error)
 }

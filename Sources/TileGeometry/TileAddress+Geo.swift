@@ -19,7 +19,7 @@ extension TileAddress {
     }
 
     /// Another tile of the same scale and format.
-    func at(_ z: Int, _ x: Int, _ y: Int) -> TileAddress { TileAddress(unchecked: z, x, y, scale, format) }
+    package func at(_ z: Int, _ x: Int, _ y: Int) -> TileAddress { TileAddress(unchecked: z, x, y, scale, format) }
 
     /// The number of columns, and of rows, of its zoom.
     var side: Int { 1 << z }

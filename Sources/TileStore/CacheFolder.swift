@@ -9,8 +9,10 @@ enum CacheFolder {
         "CACHEDIR.TAG", "tilecache.json", "objects", "manifest", "staging", "quarantine", "lock", "compact.lock",
         "lost+found", ".DS_Store",
     ]
-    /// Whether a name in the cache's folder is one that the store, or an import, gives.
-    static func belongs(_ name: String) -> Bool { known.contains(name) || name == "sources" }
+    /// Whether a name in the cache's folder is one that the store, an import or a download gives.
+    static func belongs(_ name: String) -> Bool {
+        known.contains(name) || name == "sources" || name == PlanFolder.folder
+    }
 
     private static let folders = ["objects", "manifest", "staging", "quarantine"]
     private static let tag = """

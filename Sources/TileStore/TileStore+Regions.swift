@@ -2,20 +2,31 @@ extension TileStore {
     /// Keeps a region's tiles, present and future ones, whatever the limits say, on an account of their own.
     ///
     /// Another region of that name is replaced. Costs a pass over the entries.
-    public func pin(_ region: PinnedRegion) throws {
+    public func pin(_ region: PinnedRegion) throws { try pin(region, stagedPlan: nil) }
+
+    /// The same.
+    ///
+    /// - Parameter stagedPlan: Where a plan for it is staged. Without one, a plan for another region of that name goes.
+    func pin(_ region: PinnedRegion, stagedPlan: String?) throws {
         try hold { ledger in
+            guard let folder = try ledger.confirmFolder() else { throw replacedMeanwhile(region.name) }
+            let plans = PlanFolder(files)
             let (isNew, hasRoom) = tables.read { t, _ in
                 (t.regions[region.name] != region, t.names.hasRoom(for: region.source))
             }
-            // As with limits: the record that is there may not be on the disk.
-            guard isNew || isDurable else { return }
             guard hasRoom else {
                 throw TableBound.sources.error(
                     storing: "region \(region.name) of source \(region.source)", in: files.location, environment.bounds)
             }
-            var lines = LineBuffer()
-            lines.region(region)
-            try appendRecords(lines, ledger)
+            if isNew { try plans.remove(region.name, folder) }
+            // As with limits: the record that is there may not be on the disk.
+            if isNew || isDurable {
+                var lines = LineBuffer()
+                lines.region(region)
+                try appendRecords(lines, ledger)
+            }
+            // Last: a plan counts with the region that it is for.
+            if let stagedPlan { try plans.place(stagedPlan, of: region.name, folder) }
         }
         try enforceLimits()
     }
@@ -33,11 +44,17 @@ extension TileStore {
     private func release(_ name: String) throws -> Bool {
         try hold { ledger -> Bool in
             guard tables.read({ t, _ in t.regions[name] != nil }) else { return false }
+            guard let folder = try ledger.confirmFolder() else { throw replacedMeanwhile(name) }
+            try PlanFolder(files).remove(name, folder)
             var lines = LineBuffer(capacity: 128)
             lines.regionGone(name)
             try appendRemoval(lines, [], ledger)
             return true
         }
+    }
+
+    private func replacedMeanwhile(_ region: String) -> StoreError {
+        StoreError(.busy, "\(files.location) was replaced while region \(region) was changed; try again")
     }
 
     /// The pinned regions in the order of their names.

@@ -24,6 +24,11 @@ final class DownloadRegistry: Sendable {
         }
     }
 
+    /// The download that carries out a plan, if one is under way.
+    func download(of plan: WrittenPlan) -> TileDownload? {
+        state.withLock { $0.running.values.first { $0.plan == plan && !$0.isOver } }
+    }
+
     func leave(_ number: UInt64) { state.withLock { _ = $0.running.removeValue(forKey: number) } }
 
     /// Ends all downloads, and lets none begin any more.

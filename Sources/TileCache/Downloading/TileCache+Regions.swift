@@ -44,6 +44,7 @@ extension TileCache {
     /// Asks for what is missing or stale and for nothing that is fresh, so that the same call resumes a download that was
     /// interrupted, and brings an old region up to date: what has not changed costs a 304. Pinned tiles are kept whatever
     /// the limits say, and served when offline whatever their age. A region of that name is replaced if it is this source's.
+    /// A download with a name outlives the process: ``downloads()`` lists it until all is there.
     /// - Parameters:
     ///   - source: Where the tiles come from.
     ///   - coverage: Which tiles; see ``TileSource/coverage(_:zooms:scale:)``.
@@ -59,15 +60,20 @@ extension TileCache {
         if isClosed { throw TileCacheError.closed }
         let region = try Self.checkDownload(
             source, coverage, named: name, options: options, bulkAllowedHosts: configuration.bulkAllowedHosts)
-        if let region {
+        let keys = KeyIterator(source: source.name, coverage)
+        var plan: WrittenPlan?
+        if let region, let first = coverage.tiles().first(where: { _ in true }) {
             let store = self.store
+            let written = try DownloadPlan(region, source, like: first, begun: clock.now(), options, in: store)
+                .written()
             try await pool.run {
                 try Self.checkName(of: region, in: store)
-                try store.pin(region)
+                try store.pin(region, plan: written.text)
             }
+            plan = written
         }
-        let keys = KeyIterator(source: source.name, coverage)
-        return TileDownload(self, source, .covered(keys), total: coverage.tileCount, options, isRegion: true)
+        return TileDownload(
+            self, source, .covered(keys), total: coverage.tileCount, options, isRegion: true, plan: plan)
     }
 
     /// Refuses a download that cannot begin, before a cache is touched or a server asked.

@@ -221,7 +221,7 @@ extension TileDownload {
         let key = job.key
         var job = job
         do {
-            if !options.revalidatesFresh, try await cache.isFreshAndThere(key) {
+            if try await cache.isSettled(key, ifFresh: !options.revalidatesFresh, since: since) {
                 count { state in
                     state.report.progress.unchanged += 1
                     if state.control == nil { state.control = key }
@@ -396,16 +396,21 @@ extension TileDownload.State {
 }
 
 extension TileCache {
-    /// Whether a tile needs no request: its entry is fresh, and its blob's file is there.
-    func isFreshAndThere(_ key: TileKey) async throws -> Bool {
+    /// Whether a tile needs no request: its entry is fresh or was stored since a time, and its blob's file is there.
+    fileprivate func isSettled(_ key: TileKey, ifFresh: Bool, since: Timestamp?) async throws -> Bool {
+        guard ifFresh || since != nil else { return false }
         let (store, now) = (self.store, clock.now())
+        let isSettled = { @Sendable (metadata: TileMetadata) -> Bool in
+            if let since, metadata.storedAt >= since, metadata.storedAt <= now { return true }
+            return ifFresh && metadata.isFresh(at: now)
+        }
         do {
             // What the tables say needs no waiting; only a look at the file does.
-            guard let entry = try store.entry(for: key), entry.metadata.isFresh(at: now) else { return false }
+            guard let entry = try store.entry(for: key), isSettled(entry.metadata) else { return false }
             if entry.blob == nil { return true }
             return try await pool.run {
                 guard let entry = try store.entryWithBlob(key) else { return false }
-                return entry.metadata.isFresh(at: now)
+                return isSettled(entry.metadata)
             }
         } catch let error as StoreError where error.code != .closed {
             // What cannot be read is fetched again.

@@ -68,6 +68,10 @@ public final class TileDownload: Sendable {
     let options: DownloadOptions
     /// Whether all tiles are to be there at the end; else it is a prefetch or a refresh.
     let isRegion: Bool
+    /// What is kept for another process while it is not complete.
+    let plan: WrittenPlan?
+    /// What was stored since then is not asked for again.
+    let since: Timestamp?
     let limiter: RateLimiter?
     /// Shut while it is paused.
     let gate = PauseGate()
@@ -80,19 +84,21 @@ public final class TileDownload: Sendable {
     /// Starts a download of some tiles.
     init(
         _ cache: TileCache, _ source: TileSource, _ tiles: TileKeys, total: Int, _ options: DownloadOptions,
-        isRegion: Bool = false
+        isRegion: Bool = false, plan: WrittenPlan? = nil, since: Timestamp? = nil
     ) {
         self.cache = cache
         self.source = source
         self.options = options
         self.isRegion = isRegion
+        self.plan = plan
+        self.since = since
         self.tiles = tiles
         left = Locked(tiles)
         limiter = RateLimiter(perSecond: options.requestsPerSecond, clock: cache.clock)
         let report = DownloadReport(progress: DownloadProgress(total: max(0, total)))
         state = Locked(State(report: report, lastAnswer: cache.clock.ticks()))
         if options.startsPaused { gate.close() }
-        guard let number = cache.downloads.enter(self) else {
+        guard let number = cache.running.enter(self) else {
             end(.closed)
             finish()
             return
@@ -187,10 +193,13 @@ public final class TileDownload: Sendable {
         let progress = report.progress
         if progress.pending == 0, progress.lost == 0, progress.failed == report.failures.count {
             let keys = report.failures.map(\.key)
-            return TileDownload(cache, source, .listed(keys[...]), total: keys.count, options, isRegion: isRegion)
+            return TileDownload(
+                cache, source, .listed(keys[...]), total: keys.count, options, isRegion: isRegion, plan: plan,
+                since: since)
         }
         options.revalidatesFresh = false
-        return TileDownload(cache, source, tiles, total: progress.total, options, isRegion: isRegion)
+        return TileDownload(
+            cache, source, tiles, total: progress.total, options, isRegion: isRegion, plan: plan, since: since)
     }
 
     /// Begins no further tiles, for a reason; those under way are finished, and what is pending stays pending.
@@ -215,7 +224,20 @@ public final class TileDownload: Sendable {
             for _ in 0..<max(1, options.concurrency) { group.addTask { await self.work() } }
         }
         await countPresent()
+        await removePlan()
         finish()
+    }
+
+    /// Gives up what is kept for another process, once there is nothing left to do.
+    private func removePlan() async {
+        // Where it was not counted what is there, that is not known.
+        guard let plan, state.withLock({ $0.report.present != nil && $0.report.progress.isComplete }) else { return }
+        let store = cache.store
+        do {
+            try await cache.pool.run { try store.removePlan(plan.text, of: plan.region) }
+        } catch {
+            if !cache.isClosed { cache.configuration.onEvent?(.planNotRemoved(region: plan.region, error)) }
+        }
     }
 
     /// Counts what of a region is in the cache: what was stored may have been evicted or removed since.
@@ -256,15 +278,15 @@ public final class TileDownload: Sendable {
     /// - Returns: Whether that could be done: not for shapes that take too many rectangles.
     private func countPresentByEntries() async -> Bool {
         let pending = state.withLock { $0.report.progress.pending }
-        guard pending > Self.lookedUpOneByOne, case .covered(let keys) = tiles else { return false }
-        let (coverage, store) = (keys.coverage, cache.store)
+        guard pending > Self.lookedUpOneByOne, let first = tiles.first else { return false }
+        let (tiles, store) = (self.tiles, cache.store)
         do {
-            let present = try await cache.pool.run { () -> Int in
+            let present = try await cache.pool.run { () -> Int? in
                 var selection = EntrySelection()
-                selection.source = keys.source
-                selection.region = try PinnedRegion(name: "present", source: keys.source, spans: coverage.spans())
-                var first = coverage.tiles().makeIterator()
-                let variant = first.next()
+                selection.source = first.source
+                guard let region = try tiles.region() else { return nil }
+                selection.region = region
+                let variant = first.tile
                 var present = 0
                 try store.forEachEntry(where: selection) { entry in
                     guard let tile = entry.key.tile, let variant else { return }
@@ -272,6 +294,7 @@ public final class TileDownload: Sendable {
                 }
                 return present
             }
+            guard let present else { return false }
             if !Task.isCancelled { state.withLock { $0.report.present = present } }
             return true
         } catch { return false }
@@ -301,7 +324,7 @@ public final class TileDownload: Sendable {
             return (Array(state.watchers.values), state.number)
         }
         for watcher in watchers { watcher.finish() }
-        if let number { cache.downloads.leave(number) }
+        if let number { cache.running.leave(number) }
     }
 }
 
@@ -339,6 +362,8 @@ extension TileDownload.State {
 enum TileKeys: IteratorProtocol, Sendable {
     /// Those of a region.
     case covered(KeyIterator)
+    /// Those of a region as the manifest has it.
+    case pinned(SpanIterator)
     /// A list.
     case listed(ArraySlice<TileKey>)
 
@@ -347,9 +372,28 @@ enum TileKeys: IteratorProtocol, Sendable {
         case .covered(var tiles):
             defer { self = .covered(tiles) }
             return tiles.next()
+        case .pinned(var tiles):
+            defer { self = .pinned(tiles) }
+            return tiles.next()
         case .listed(var keys):
             defer { self = .listed(keys) }
             return keys.popFirst()
+        }
+    }
+
+    /// The first that is left.
+    var first: TileKey? {
+        var copy = self
+        return copy.next()
+    }
+
+    /// All of them as rectangles; `nil` for a list.
+    func region() throws -> PinnedRegion? {
+        switch self {
+        case .covered(let keys):
+            try PinnedRegion(name: "present", source: keys.source, spans: keys.coverage.spans())
+        case .pinned(let keys): keys.region
+        case .listed: nil
         }
     }
 }

@@ -80,6 +80,9 @@ public struct TileSource: Sendable {
         kind = .any
     }
 
+    /// A hash of what is before the template's query, without values: tells sources from each other where secrets must not.
+    let place: BlobDigest
+
     private init(
         _ name: String, _ template: String, _ subdomains: [String], _ values: [String: String],
         _ zooms: ClosedRange<Int>, local: (any LocalTiles)?
@@ -91,6 +94,8 @@ public struct TileSource: Sendable {
             throw TileCacheError(.invalidSource, "source \(name): \(error)", cause: error)
         }
         self.local = local
+        let path = template.prefix { $0 != "?" && $0 != "#" }
+        place = Array("\(path)\n\(subdomains.sorted())".utf8).withUnsafeBytes { BlobDigest(hashing: $0) }
         guard zooms.lowerBound >= 0, zooms.upperBound <= 28 else {
             throw TileCacheError(.invalidSource, "source \(name): zooms \(zooms) are not within 0...28")
         }

@@ -15,8 +15,8 @@ final class CacheLab: Sendable {
     let cache: TileCache
     private let seen = Locked<[TileCacheEvent]>([])
 
-    init(_ change: (inout TileCacheConfiguration) -> Void = { _ in }) throws {
-        disk = SimulatedDisk(clock: clock.manual)
+    init(recordsChanges: Bool = false, _ change: (inout TileCacheConfiguration) -> Void = { _ in }) throws {
+        disk = SimulatedDisk(clock: clock.manual, recordsChanges: recordsChanges)
         files = SimulatedFileSystem(disk)
         var configuration = TileCacheConfiguration()
         let seen = self.seen

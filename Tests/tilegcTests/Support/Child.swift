@@ -57,6 +57,9 @@ final class Child {
     /// The built `tileproxy`, likewise.
     static let tileproxy = built("tileproxy", unless: "TILEPROXY")
 
+    /// The built program of an app that downloads a region, likewise.
+    static let regionDownload = built("region-download", unless: "REGION_DOWNLOAD")
+
     private static func built(_ name: String, unless variable: String) -> String {
         if let path = ProcessInfo.processInfo.environment[variable] { return path }
         let starts = [CommandLine.arguments[0]] + Bundle.allBundles.map(\.bundlePath)
