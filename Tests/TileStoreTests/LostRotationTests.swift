@@ -164,6 +164,65 @@ struct LostRotationTests {
         #expect(try lab.store.snapshot() == state)
     }
 
+    /// A megabyte was read anew behind each damaged line, twice.
+    @Test func manyDamagedLinesCostAMegabyteEach() throws {
+        let lab = try Lab()
+        try lab.put(0..<400)
+        let state = try lab.store.snapshot()
+        lab.kill()
+        for name in lab.disk.names("manifest") where name.hasPrefix("index-") { lab.disk.remove("manifest/" + name) }
+        let bad = Array("{\"damaged\":1,\"c\":\"00000000\"}\n".utf8)
+        lab.disk.corrupt(lab.journal) { bytes in
+            bytes = Array(bytes.split(separator: 0x0A).joined(separator: [0x0A] + bad)) + [0x0A]
+            // Right lines that are the last ones' equals: enough for long reads.
+            let tail = bytes.suffix(1 << 12).drop { $0 != 0x0A }.dropFirst()
+            while bytes.count < 3 << 20 { bytes += bad + tail }
+        }
+        let length = try #require(lab.disk.contents(lab.journal)?.count)
+        let reader = try lab.another(Self.readOnly)
+        #expect(try reader.snapshot() == state)
+        let damage = try reader.verify().journalDamage
+        #expect(damage > 3000)
+        reader.simulateKill()
+        let before = lab.files.bytesRead
+        try lab.reopen()
+        #expect(try lab.store.snapshot() == state)
+        #expect(lab.files.bytesRead - before < 20_000 * damage + 4 * length)
+    }
+
+    /// A follower that reads little at a time took a long line behind damage for a part of it.
+    @Test(arguments: [false, true])
+    func aLongRightLineBehindDamageWasPassedOver(readOnly: Bool) throws {
+        let lab = try Lab()
+        try lab.put(0..<6)
+        _ = try lab.store.compact()
+        let follower = try lab.another(readOnly ? Self.readOnly : nil)
+        let start = try #require(lab.disk.contents(lab.journal)?.count)
+        try lab.put(6..<7)
+        let source = lab.key(0).source
+        let spans = try (0..<20_000).map { try TileSpan(zoom: 20, columns: $0...$0, rows: $0...$0) }
+        try lab.store.pin(PinnedRegion(name: "long", source: source, spans: spans))
+        try lab.put(7..<8)
+        let length = try #require(lab.disk.contents(lab.journal)?.count)
+        #expect(length - start > 1 << 17)
+        lab.disk.corrupt(lab.journal) { $0[start + 9] ^= 4 }
+        try follower.catchUp()
+        if !readOnly { _ = try follower.remove([lab.key(7)]) }
+        #expect(try follower.regions().map(\.name) == ["long"])
+        #expect(try follower.verify().journalDamage == 1)
+        follower.simulateKill()
+    }
+
+    /// Small values take many times their room: a line of megabytes could take gigabytes.
+    @Test func aLineOfMillionsOfValuesIsDamaged() throws {
+        func parses(_ count: Int) -> Bool {
+            let text = "[" + repeatElement("{}", count: count).joined(separator: ",") + "]"
+            return Array(text.utf8).withUnsafeBytes { JSONValue($0) } != nil
+        }
+        #expect(parses(500_000))
+        #expect(!parses(1 << 20))
+    }
+
     /// Who asks whether all is well gets a journal that can be written to, or hears why not.
     @Test func aTailWithoutALineBreakWasLeftToTheNextWriter() throws {
         let lab = try Lab()

@@ -10,7 +10,7 @@ enum JSONValue: Equatable {
 
     /// Parses one document; nothing but white space may follow it.
     ///
-    /// Depth is bounded; duplicate names: the last counts.
+    /// Depth and the number of values are bounded; duplicate names: the last counts.
     init?(_ bytes: UnsafeRawBufferPointer) {
         var parser = JSONParser(bytes: bytes)
         guard let value = parser.value(depth: 0) else { return nil }
@@ -37,6 +37,10 @@ enum JSONValue: Equatable {
 struct JSONParser {
     let bytes: UnsafeRawBufferPointer
     var at = 0
+    /// How many values there may still be: twice what the region with the most rectangles has.
+    private var valuesLeft = 1 << 20
+
+    init(bytes: UnsafeRawBufferPointer) { self.bytes = bytes }
 
     mutating func skipSpace() {
         while at < bytes.count, bytes[at] == 0x20 || bytes[at] == 0x0A || bytes[at] == 0x0D || bytes[at] == 0x09 {
@@ -61,7 +65,8 @@ struct JSONParser {
 
     mutating func value(depth: Int) -> JSONValue? {
         skipSpace()
-        guard depth < 16, at < bytes.count else { return nil }
+        guard depth < 16, valuesLeft > 0, at < bytes.count else { return nil }
+        valuesLeft -= 1
         switch bytes[at] {
         case UInt8(ascii: "{"):
             at += 1

@@ -27,7 +27,12 @@ final class Journal {
     @exclusivity(unchecked) private var buffer = UnsafeMutableRawBufferPointer.allocate(
         byteCount: Journal.usualBuffer, alignment: 8)
 
+    /// How much is read next: little behind damage, where more of it may follow.
+    @exclusivity(unchecked) private var stride = Journal.longestRead
+
     private static var usualBuffer: Int { 1 << 16 }
+    private static var longestRead: Int { 1 << 20 }
+    private static var shortestRead: Int { 1 << 12 }
     /// No line is as long as this.
     static var longestLine: Int { 1 << 26 }
     /// No journal is as long as this: it would have become a checkpoint long before.
@@ -69,7 +74,10 @@ final class Journal {
     }
 
     /// Passes over damage.
-    func skip(to line: RightLine) { offset = line.start }
+    func skip(to line: RightLine) {
+        offset = line.start
+        stride = Self.shortestRead
+    }
 
     /// Takes note of a rotate record; `false` if it leads elsewhere than to the next journal, as none of the store's does.
     func noteRotation(to next: UInt64) -> Bool {
@@ -109,7 +117,8 @@ final class Journal {
     /// They stay until the next call.
     func next(of size: Int64) throws(FileError) -> UnsafeRawBufferPointer {
         let file = try opened(to: "read")
-        var wanted = Int(min(size - offset, 1 << 20))
+        var wanted = Int(min(size - offset, Int64(stride)))
+        stride = min(stride * 2, Self.longestRead)
         while true {
             if buffer.count < wanted { resizeBuffer(max(wanted, Self.usualBuffer)) }
             let n = try files.read(file, into: UnsafeMutableRawBufferPointer(rebasing: buffer[..<wanted]), at: offset)
@@ -143,6 +152,8 @@ final class Journal {
     }
 
     /// Looks for a right line further on: it means that what is here was damaged later, not torn while it was written.
+    ///
+    /// What ``next(of:)`` gave is gone then.
     func nextRightLine(of size: Int64) throws -> RightLine? {
         guard size - offset < Self.longestJournal else {
             throw StoreError(
@@ -151,10 +162,11 @@ final class Journal {
                     + "lines of a journal; cut it to that length")
         }
         let file = try opened(to: "read")
+        defer { if buffer.count > Self.longestRead { shrinkBuffer() } }
         var at = offset
-        var (skipped, mark, partial) = (0, UInt64(0), false)
+        var (skipped, mark, partial, length) = (0, UInt64(0), false, Self.shortestRead)
         while at < size {
-            let n = try files.read(file, into: buffer, at: at)
+            let n = try files.read(file, into: UnsafeMutableRawBufferPointer(rebasing: buffer[..<length]), at: at)
             if n == 0 { break }
             mark = mark &* 0x9E37_79B9_7F4A_7C15 ^ LineChecksum.xxh64(UnsafeRawBufferPointer(rebasing: buffer[..<n]))
             var from = 0
@@ -167,14 +179,16 @@ final class Journal {
                 partial = false
                 from = end + 1
             }
-            if from == 0 {
-                // A "line" longer than the buffer: pass over it.
+            if from > 0 {
+                at += Int64(from)
+            } else if partial || n < length || length == Self.longestLine {
+                // The end of the file, or a "line" longer than any: pass over it.
                 at += Int64(n)
                 if !partial { skipped += 1 }
                 partial = true
-            } else {
-                at += Int64(from)
             }
+            length = min(length * 2, partial ? Self.longestRead : Self.longestLine)
+            if buffer.count < length { resizeBuffer(length) }
         }
         return nil
     }

@@ -73,8 +73,9 @@ extension Ledger {
             if used > 0 { continue }
             // Not one whole right line: torn, or damaged.
             guard underLock else {
+                let isWhole = bytes.contains(0x0A) || bytes.count >= Journal.longestLine
                 if try readOnly ? passDamage(size) : takeLostRotation(at: size) { continue }
-                damage.leaveToHolder(bytes.contains(0x0A) || bytes.count >= Journal.longestLine)
+                damage.leaveToHolder(isWhole)
                 return true
             }
             try judge(size)

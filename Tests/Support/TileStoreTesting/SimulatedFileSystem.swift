@@ -73,6 +73,7 @@ package final class SimulatedFileSystem: FileSystem, @unchecked Sendable {
     private var writeHook: (@Sendable (String) -> Void)?
     private var listedShards = 0
     private var greatestRead = 0
+    private var copiedBytes = 0
 
     package init(_ disk: SimulatedDisk, location: String = "/cache") {
         self.disk = disk
@@ -141,6 +142,9 @@ package final class SimulatedFileSystem: FileSystem, @unchecked Sendable {
             return greatestRead
         }
     }
+
+    /// How many bytes were read at places in files.
+    package var bytesRead: Int { disk.lock.withLock { _ in copiedBytes } }
 
     /// How often the names in a folder of blobs were listed.
     package var shardListings: Int { disk.lock.withLock { _ in listedShards } }
@@ -253,7 +257,9 @@ package final class SimulatedFileSystem: FileSystem, @unchecked Sendable {
             greatestRead = max(greatestRead, buffer.count)
             let node = try handle(file, "read").node
             if node.kind == .folder { throw FileError("read", path, EISDIR) }
-            return Self.copy(node, from: Int(offset), into: buffer)
+            let count = Self.copy(node, from: Int(offset), into: buffer)
+            copiedBytes += count
+            return count
         }
     }
 
