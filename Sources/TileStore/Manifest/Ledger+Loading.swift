@@ -30,8 +30,8 @@ extension Ledger {
             let tables = try readCheckpoint(checkpoint, newest)
             guard try advance(.direct(tables), underLock: underLock) else { continue }
             while tables.sweep(1 << 20) {}
-            if let bound = tables.exceeded { throw bound.loadingError(files.location, environment.bounds) }
             tables.finishLoading()
+            if let bound = tables.exceeded { throw bound.loadingError(files.location, environment.bounds) }
             noteLoad()
             note(tables)
             journal.shrinkBuffer()
@@ -110,7 +110,6 @@ extension Ledger {
                     records += chunk.puts.count + chunk.others.count
                 },
             ])
-        tables.joinHalves()
         // A checkpoint without its last line was cut short: what it has is used, and verify tells.
         if !ended { damaged += 1 }
         return (tables, damaged)

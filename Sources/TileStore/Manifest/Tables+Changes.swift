@@ -11,6 +11,7 @@ extension Tables {
 
     /// Ends loading: puts everything in the order of its recency and settles what is pinned.
     func finishLoading() {
+        settleLoadedRegions()
         for (digest, recency) in loadedRecencies { if let slot = find(digest) { raiseBlob(slot, to: recency) } }
         loadedRecencies = [:]
         loading = false

@@ -155,8 +155,7 @@ extension Tables {
         case .set(let number, let fields): sets.define(number, fields, current: false)
         case .limits(let limits): self.limits = limits
         case .boot(let id): boot = id
-        // What it pins is settled at the end.
-        case .region(let region): regions[region.name] = region
+        case .region(let region): setRegion(region.name, region)
         case .blobRecency(let digest, let recency):
             guard isPlausible(recency) else { throw UnusualLine() }
             remember(digest, recency)
@@ -164,10 +163,5 @@ extension Tables {
         case nil, .put, .gone, .drop, .uses, .expire, .regionGone, .rotate, .journalHeader: throw UnusualLine()
         }
         return nil
-    }
-
-    /// Brings both halves together: settles what is pinned.
-    func joinHalves() {
-        for source in Set(regions.values.map(\.source)) { settleRegions(of: source) }
     }
 }

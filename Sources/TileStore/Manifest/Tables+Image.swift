@@ -123,7 +123,7 @@ extension Tables {
             }
         }
         // What they pin is marked in the records already.
-        for source in Set(regions.values.map(\.source)) { _ = indexRegions(of: source) }
+        indexRegions()
         return true
     }
 

@@ -32,20 +32,29 @@ extension Tables {
 
     /// Replaces or removes a region and settles what is pinned.
     ///
-    /// Costs a pass over the entries.
+    /// Costs a pass over the entries. While tables are loaded, ``settleLoadedRegions()`` does it once for all.
     func setRegion(_ name: String, _ region: PinnedRegion?) {
         let old = regions[name]
         regions[name] = region
-        for source in Set([old?.source, region?.source].compactMap { $0 }) { settleRegions(of: source) }
+        guard !loading else { return }
+        for source in Set([old?.source, region?.source].compactMap { $0 }) {
+            if let number = indexRegions(of: source) { settlePins(number) }
+        }
     }
 
-    /// Settles what the regions of a source pin.
-    func settleRegions(of source: SourceName) {
-        if let number = indexRegions(of: source) { settlePins(number) }
+    /// Settles what the regions pin that were loaded.
+    func settleLoadedRegions() {
+        indexRegions()
+        if !regionIndexes.isEmpty { settlePins(nil) }
+    }
+
+    /// Indexes the regions of all sources.
+    func indexRegions() {
+        for source in Set(regions.values.map(\.source)) { _ = indexRegions(of: source) }
     }
 
     /// Indexes all regions of a source together; returns the source's number.
-    func indexRegions(of source: SourceName) -> UInt16? {
+    private func indexRegions(of source: SourceName) -> UInt16? {
         let name = Array(source.description.utf8)
         guard let number = name.withUnsafeBytes({ names.enter(source: $0) }) else { return nil }
         let spans = regions.values.filter { $0.source == source }.flatMap(\.spans)
@@ -53,12 +62,13 @@ extension Tables {
         return number
     }
 
-    func settlePins(_ source: UInt16) {
+    /// - Parameter source: The source whose entries are looked at; `nil` for all.
+    private func settlePins(_ source: UInt16?) {
         var unpinnedSlots: [UInt32] = []
         var unpinnedBlobs: [UInt32] = []
         for slot in 0..<entries.count {
             let record = entries[slot]
-            guard record.pointee.isLive, record.pointee.key.source == source else { continue }
+            guard record.pointee.isLive, source == nil || record.pointee.key.source == source else { continue }
             let blobSlot = record.pointee.blob
             if blobSlot != noSlot, !blobs[blobSlot].pointee.isLive { continue }
             let pinned = isPinned(record.pointee.key)
