@@ -43,6 +43,31 @@ private final class PainterLab: Sendable {
     func settle() async { await until { painter.isIdle } }
 }
 
+/// Has every tile once it was loaded, but says for one moment more that it has not.
+private final class LateSource: PaintSource {
+    let layout: TileLayout
+    let loads = Locked<[Bool]>([])
+    let isLate = Locked(false)
+
+    init(_ layout: TileLayout) { self.layout = layout }
+
+    func state(of tile: TileAddress) -> CachedTileState {
+        let isLate = isLate.withLock { isLate in
+            defer { if tile.z == 5 { isLate = false } }
+            return isLate
+        }
+        return tile.z != 5 || isLate || loads.withLock { $0.isEmpty }
+            ? .missing : CachedTileState(.picture, version: 1)
+    }
+
+    func data(for tile: TileAddress) -> Data? { Data([1]) }
+
+    func load(_ tile: TileAddress, refreshing: Bool) async throws -> LoadedTile {
+        loads.withLock { $0.append(refreshing) }
+        return LoadedTile(data: Data([1]))
+    }
+}
+
 @Suite(.timeLimit(.minutes(60)))
 struct TilePainterTests {
     private func path(_ tile: TileAddress) -> String { "/\(tile.z)/\(tile.x)/\(tile.y).png" }
@@ -110,6 +135,23 @@ struct TilePainterTests {
         await until { lab.redrawn.withLock { $0.count } == tiles.count }
         #expect(Set(lab.redrawn.withLock { $0 }) == Set(tiles.map { PlaneRect($0) }))
         for tile in tiles { #expect(lab.draw(tile) == [path(tile)]) }
+    }
+
+    /// A thread that had found nothing just before the tile came took it for one that the cache had lost.
+    @Test func aTileThatCameBetweenTheLookAndTheRequestWasAskedForTwice() async throws {
+        let source = LateSource(TileLayout(zooms: 0...10))
+        let painter = TilePainter<String>(source, decode: { _ in ("picture", 1) }, onChange: { _ in })
+        let one = try tile(5, 3, 4)
+        let zoomScale = 256 * Double(1 << 5) / PlaneRect.world
+        func draw() { painter.paint(PlaneRect(one), zoomScale: zoomScale, contentScale: 1) { _ in } }
+        draw()
+        await until { painter.isIdle }
+        #expect(source.loads.withLock { $0 } == [false])
+        // What this thread finds is what was there before the load.
+        source.isLate.withLock { $0 = true }
+        draw()
+        await until { painter.isIdle }
+        #expect(source.loads.withLock { $0 } == [false, false])
     }
 
     @Test func theNearestAncestorStandsInHoweverFarItIs() async throws {

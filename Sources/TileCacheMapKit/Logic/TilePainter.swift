@@ -191,7 +191,10 @@ final class TilePainter<Picture: Sendable>: Sendable {
     private func load(_ placement: TilePlacement, refreshing: Bool, _ generation: Int) async {
         let tile = placement.tile
         do {
-            let loaded = try await source.load(tile, refreshing: refreshing)
+            // Since it was looked at, a load may have ended that began before this one.
+            let before = source.state(of: tile)
+            let isWanted = before.isStale || before.content == .missing
+            let loaded = try await source.load(tile, refreshing: refreshing && isWanted)
             let after = source.state(of: tile)
             let changed = take(loaded, for: tile, after, generation)
             let now = clock.ticks()
