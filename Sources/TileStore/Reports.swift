@@ -174,7 +174,7 @@ public struct VerifyReport: Hashable, Sendable {
     public var foreign: [String] = []
     /// Blobs whose count is not the number of entries that name them, and accounts that are not their sums.
     public var countMismatches = 0
-    /// Lines of the manifest that could not be read.
+    /// Lines of the manifest that could not be read; one more if a file of it was missing, and was made anew by this process.
     public var journalDamage = 0
     /// Whether repairs were made.
     public var repaired = false

@@ -62,8 +62,27 @@ struct RemovedFolderTests {
         for store in [behind, other, try lab.another()] {
             #expect(try store.read(lab.key(6))?.data == lab.bytes(6))
             #expect(try store.read(lab.key(7))?.data == lab.bytes(7))
-            #expect(try store.verify().ok)
+            let found = try store.verify()
+            #expect(found.damaged.isEmpty && found.missing.isEmpty && found.countMismatches == 0)
+            // One of them had to make the manifest anew.
+            #expect(found.journalDamage <= 1)
         }
+    }
+
+    /// All entries were gone, and `verify` had nothing to say about it.
+    @Test(arguments: ["manifest", "manifest/checkpoint-0.json manifest/journal-0.jsonl", "manifest/journal-0.jsonl"])
+    func aManifestThatWasMissingCountedAsSound(_ gone: String) throws {
+        let lab = try Lab()
+        try lab.put(0..<5)
+        lab.kill()
+        for name in lab.disk.names("manifest") where name.hasPrefix("index-") { lab.disk.remove("manifest/" + name) }
+        for path in gone.split(separator: " ") { lab.disk.remove(String(path)) }
+        try lab.reopen()
+        #expect(try lab.store.entry(for: lab.key(0)) == nil)
+        let found = try lab.store.verify()
+        #expect(!found.ok && found.journalDamage == 1 && !found.orphans.isEmpty)
+        _ = try lab.store.verify(repair: true)
+        #expect(try lab.store.verify().ok)
     }
 
     @Test func aReaderOnDiskFollowsIntoAFolderMadeAnew() throws {

@@ -5,11 +5,13 @@ extension Ledger {
     /// - Parameter underLock: Whether the caller holds the lock. Without it nothing is created; `nil` means that only a
     ///   holder of the lock can tell what is the case.
     func load(underLock: Bool) throws -> Tables? {
+        // Files of the manifest that are missing, and what they said with them.
+        var lost = 0
         for attempt in 0..<8 {
             guard let newest = try files.newestCheckpoint() else {
                 // An empty listing proves nothing without the lock.
                 guard underLock else { return nil }
-                try createFirst()
+                if try createFirst() { lost = 1 }
                 continue
             }
             guard let checkpoint = try openIfThere(Self.checkpointPath(newest)) else { continue }
@@ -20,12 +22,14 @@ extension Ledger {
             if next == nil, underLock {
                 try Journal.create(newest, sync: durable, in: files)
                 next = try openIfThere(Self.journalPath(newest), forAppending: true)
+                // There is none without it: only somebody else removes it.
+                lost = 1
             }
             guard let next else { continue }
             demandLoad()
             synced.forgetJournal()
             journal.begin(next, newest)
-            damage.begin(0, in: newest)
+            damage.begin(lost, in: newest)
             chain.begin(newest, bytes: try files.status(of: checkpoint).size)
             let tables = try readCheckpoint(checkpoint, newest)
             guard try advance(.direct(tables), underLock: underLock) else { continue }
@@ -54,7 +58,10 @@ extension Ledger {
     }
 
     /// Makes the first checkpoint and journal of a new cache, or the checkpoint that an unfinished creation lacks.
-    func createFirst() throws {
+    ///
+    /// - Returns: Whether there was nothing of it: in a cache that is not new, all that its manifest said is lost.
+    @discardableResult
+    func createFirst() throws -> Bool {
         // Gone where somebody has deleted `manifest/`.
         try CacheFolder.makeFolders(files)
         let journals = try files.list("manifest")?.compactMap { Self.generation(of: $0, "journal-", ".jsonl") } ?? []
@@ -72,6 +79,7 @@ extension Ledger {
         try files.createFile(temporary, lines.bytes, sync: true)
         try files.rename(temporary, to: Self.checkpointPath(0))
         try files.syncFolder("manifest")
+        return journals.isEmpty
     }
 
     private func readCheckpoint(_ file: OpenFile, _ number: UInt64) throws -> Tables {

@@ -86,7 +86,7 @@ struct Verify: ParsableCommand {
         }
         if found.journalDamage > 0 {
             lines.append(
-                "manifest: \(Figure.count(found.journalDamage, "line")) could not be read; what they said is lost"
+                "manifest: \(Figure.count(found.journalDamage, "line or file", "lines or files")) damaged or missing; what was in them is lost"
                     + (found.repaired ? "" : " (--repair writes the manifest anew without them)"))
         }
         lines += found.orphans.map {
