@@ -326,7 +326,7 @@ if tools {
         .testTarget(
             name: "TileCacheNIOTests",
             dependencies: [
-                "TileCache", "TileCacheNIO", "TileCacheTesting", "TileStore",
+                "ContentCoding", "TileCache", "TileCacheNIO", "TileCacheTesting", "TileStore",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "NIOCore", package: "swift-nio"),
             ],

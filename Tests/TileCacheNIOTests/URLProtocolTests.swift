@@ -1,3 +1,4 @@
+import ContentCoding
 import Foundation
 import HTTPTypes
 import Testing
@@ -165,4 +166,104 @@ struct URLProtocolTests {
         try await slow.stop()
         try await rig.close()
     }
+
+    /// URLSession was told of a request that it had just ended itself, and ended it a second time: the process was over.
+    @Test func aRequestThatIsGivenUpEndsOnce() async throws {
+        let rig = try await Rig()
+        let wrong = await withTaskGroup(of: Bool.self) { group in
+            for number in 0..<1000 {
+                group.addTask {
+                    let path = Self.map[number % Self.map.count]
+                    let task = Task { try await rig.get(path) }
+                    if number % 4 == 1 { await Task.yield() }
+                    if number % 2 == 1 { task.cancel() }
+                    let answer = await task.result
+                    return number % 2 == 0 && (try? answer.get())?.response.statusCode != 200
+                }
+            }
+            return await group.reduce(0) { $0 + ($1 ? 1 : 0) }
+        }
+        #expect(wrong == 0)
+        try await rig.close()
+    }
+
+    /// A tile waited for as long as its source allows, whatever the client allows; no number at all ended the process.
+    @Test func theTimeOfARequestIsKept() async throws {
+        let gate = Gate()
+        let rig = try await Rig()
+        let slow = try await LocalOrigin.start { _ in LocalAnswer(.ok, text: "late", gate: gate) }
+        let source = try TileSource("slow", template: slow.url + "/{z}/{x}/{y}")
+        TileCacheURLProtocol.use(rig.cache, for: [rig.source, source])
+        for path in ["/1/0/0", "/late.json"] {
+            let url = try #require(URL(string: slow.url + path))
+            await #expect(throws: URLError(.timedOut)) {
+                try await rig.session.data(for: URLRequest(url: url, timeoutInterval: 1))
+            }
+        }
+        gate.open()
+        let url = try #require(URL(string: rig.origin.url + "/style.json"))
+        for interval in [Double.nan, .infinity, -1, 0, 1e300] {
+            let (_, response) = try await rig.session.data(for: URLRequest(url: url, timeoutInterval: interval))
+            #expect((response as? HTTPURLResponse)?.statusCode == 200)
+        }
+        try await slow.stop()
+        try await rig.close()
+    }
+
+    /// Clients of a URL protocol take what they get as it is.
+    @Test func bodiesComeWithoutACodingThatNobodyAskedFor() async throws {
+        let plain = Data(#"{"version":8,"layers":[]}"#.utf8)
+        let packed = try Gzip.encode(plain)
+        let rig = try await Rig()
+        let origin = try await LocalOrigin.start { request in
+            LocalAnswer(
+                .ok, [.contentEncoding: "gzip", .cacheControl: "max-age=60", .contentType: "application/json"],
+                body: request.path == "/damaged" ? Array(packed.prefix(20)) : Array(packed))
+        }
+        for _ in 0..<2 {
+            let (body, response) = try await rig.session.data(from: try #require(URL(string: origin.url + "/style")))
+            #expect(body == plain)
+            #expect((response as? HTTPURLResponse)?.value(forHTTPHeaderField: "Content-Encoding") == nil)
+        }
+        await #expect(throws: URLError(.cannotDecodeContentData)) {
+            try await rig.session.data(from: try #require(URL(string: origin.url + "/damaged")))
+        }
+        try await origin.stop()
+        try await rig.close()
+    }
+
+    @Test func whatAServerWantsToKnowIsToldToTheClient() async throws {
+        let rig = try await Rig()
+        let origin = try await LocalOrigin.start { request in
+            switch request.path {
+            case "/locked": LocalAnswer(.unauthorized, [.wwwAuthenticate: "Basic realm=\"map\""], text: "who is it?")
+            case "/old/style.json": LocalAnswer(.found, [.location: "/new/style.json"])
+            default: LocalAnswer(.ok, text: request.fields[.authorization] ?? "nobody")
+            }
+        }
+        func get(_ url: String) async throws -> (String, HTTPURLResponse) {
+            let (body, response) = try await rig.session.data(from: try #require(URL(string: url)))
+            return (String(decoding: body, as: UTF8.self), try #require(response as? HTTPURLResponse))
+        }
+        let locked = try await get(origin.url + "/locked")
+        #expect(locked.0 == "who is it?" && locked.1.statusCode == 401)
+        // Relative URLs in it are relative to where it was found.
+        #expect(try await get(origin.url + "/old/style.json").1.url?.path == "/new/style.json")
+        #expect(try await get(origin.url + "/a#part").1.url?.fragment == "part")
+        // Who writes a password into a URL means the server, not the cache.
+        let secret = origin.url.replacingOccurrences(of: "http://", with: "http://me:pass@")
+        #expect(try await get(secret + "/me.json").0.hasPrefix("Basic "))
+        try await origin.stop()
+        try await rig.close()
+    }
+
+    #if !canImport(Darwin)
+    /// URLSession on Linux has no way to take a file from a URL protocol: it ended the process.
+    @Test func aDownloadTaskIsAnError() async throws {
+        let rig = try await Rig()
+        let url = try #require(URL(string: rig.origin.url + "/style.json"))
+        await #expect(throws: URLError(.unsupportedURL)) { try await rig.session.download(from: url) }
+        try await rig.close()
+    }
+    #endif
 }

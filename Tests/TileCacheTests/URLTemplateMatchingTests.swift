@@ -58,11 +58,61 @@ struct URLTemplateMatchingTests {
         "/3/4/2", "/3/4/2.png?a=b", "/3/4/2.pngx", "/03/4/2.png", "/3/+4/2.png", "/3/8/2.png", "/3/4/8.png",
         "/29/4/2.png", "/3/4/-2.png", "/3/4/99999999999999999999.png", "//3/4/2.png", "/3/4/2.PNG", "/3//2.png", "",
         "/", "/3/4/2.png/",
-        "/3/4/2%2epng", "/3/4/٢.png", "/4294967299/4/2.png",
+        "/3/4/2%2fpng", "/3%2F4/2.png", "/3/4/2%2", "/3/4/2.png%", "/3/4/2%zz.png", "/3/4/٢.png", "/4294967299/4/2.png",
     ])
     func whatIsNoTilesURLIsNone(_ path: String) throws {
         let template = try template("https://tiles.example/{z}/{x}/{y}.png")
         #expect(template.tile(.https, authority: "tiles.example", path: path, format: nil) == nil)
+    }
+
+    /// A token was encoded in one place and not in the other.
+    @Test func whatNeedNotBeEncodedMayBe() throws {
+        let template = try URLTemplate(
+            "https://tiles.example/{z}/{x}/{y}.png?key={key}", values: ["key": "ab:c/d=e"])
+        let tile = try TileAddress(z: 3, x: 4, y: 2)
+        for path in [
+            template.url(for: tile).path, "/3/4/2.png?key=ab:c/d=e", "/3/4/2%2Epng?key=ab%3ac%2Fd%3De",
+            "/3/4/%32.png?key=ab:c/d=e",
+        ] { #expect(template.tile(.https, authority: "tiles.example", path: path, format: nil) == tile, "\(path)") }
+        for path in ["/3/4/2.png%3Fkey=ab:c/d=e", "/3/4/2.png?key=ab:c/d%26e", "/3/4%2F2.png?key=ab:c/d=e"] {
+            #expect(template.tile(.https, authority: "tiles.example", path: path, format: nil) == nil, "\(path)")
+        }
+        let plus = try URLTemplate("https://tiles.example/{z}/{x}/{y}?t=a+b")
+        #expect(plus.tile(.https, authority: "tiles.example", path: "/3/4/2?t=a%2Bb", format: nil) == nil)
+    }
+
+    /// Other programs write whole metres without a point, and round at other places.
+    @Test func aBoxIsReadAsOtherProgramsWriteIt() throws {
+        let template = try template("https://tiles.example/wms?bbox={bbox-epsg-3857}&size=256")
+        func tile(_ box: String) -> TileAddress? {
+            template.tile(.https, authority: "tiles.example", path: "/wms?bbox=\(box)&size=256", format: nil)
+        }
+        let expected = try TileAddress(z: 1, x: 1, y: 0)
+        for box in [
+            "0,0,20037508.342789244,20037508.342789244", "0.0,-0.0,20037508.34,20037508.34", "0,0,20037508,2.0037508e7",
+            "0%2C0%2C20037508.34%2C20037508.34", "1e-9,0,20037508.3428,20037508.3428",
+        ] { #expect(tile(box) == expected, "\(box)") }
+        for box in ["0,0,20037508.34,10037508.34", "0,0,20057508,20057508", "20000,0,20057508,20037508"] {
+            #expect(tile(box) == nil, "\(box)")
+        }
+    }
+
+    /// A box that is next to nothing ended the process.
+    @Test func noBoxIsTooSmallOrTooLarge() throws {
+        let template = try template("https://tiles.example/wms?bbox={bbox-epsg-3857}&size=256")
+        let numbers = [
+            "0", "-0", "1", "1e-305", "5e-324", "-1e-305", "1e308", "-1e308", "20037508.34", "-20037508.34", "1e-9",
+            "e", "-",
+        ]
+        for west in numbers {
+            for east in numbers {
+                for north in numbers {
+                    let path = "/wms?bbox=\(west),0,\(east),\(north)&size=256"
+                    let tile = template.tile(.https, authority: "tiles.example", path: path, format: nil)
+                    #expect(tile.map { $0.z <= 1 } ?? true, "\(path)")
+                }
+            }
+        }
     }
 
     @Test func otherServersHaveOtherTiles() throws {

@@ -3,8 +3,9 @@ import TileStore
 extension URLTemplate {
     /// Which tile's URL that is; `nil` if it is none of this template's.
     ///
-    /// The inverse of ``url(for:)``, but for the host: every subdomain's URL is that of its tile. Numbers must be written as
-    /// ``url(for:)`` writes them. Costs a few steps for each piece of the template.
+    /// The inverse of ``url(for:)``, but for the host: every subdomain's URL is that of its tile. Whole numbers must be written as
+    /// ``url(for:)`` writes them, those of a box as any program may; what need not be percent-encoded may be. Costs a few steps
+    /// for each piece of the template.
     /// - Parameters:
     ///   - scheme: The URL's scheme.
     ///   - authority: Its host, with the port where one is given.
@@ -14,7 +15,7 @@ extension URLTemplate {
         guard scheme == self.scheme, authorities.contains(where: { Self.isSame($0, authority, scheme) }) else {
             return nil
         }
-        var matcher = Matcher(text: Array(path.utf8), format: format)
+        var matcher = Matcher(text: Matcher.normalized(path.utf8, inQuery: false), format: format)
         return matcher.matches(self, pieces[...], at: 0) ? matcher.tile : nil
     }
 
@@ -50,7 +51,8 @@ private struct Matcher {
         let rest = pieces.dropFirst()
         switch piece {
         case .literal(let range):
-            let literal = template.bytes(of: range)
+            let inQuery = text[..<start].contains(UInt8(ascii: "?"))
+            let literal = Self.normalized(template.bytes(of: range), inQuery: inQuery)
             return text[start...].starts(with: literal) && matches(template, rest, at: start + literal.count)
         case .subdomain:
             return template.choices.contains { choice in
@@ -72,6 +74,32 @@ private struct Matcher {
         case .box:
             return matchesText(\.box, 4 * 26, template, rest, at: start) { "0123456789.,-+e".utf8.contains($0) }
         }
+    }
+
+    /// The text without the percent-encoding that changes nothing (RFC 3986, section 6.2.2).
+    ///
+    /// Encoded stays what would be a separator if it were not.
+    static func normalized(_ text: some Sequence<UInt8>, inQuery: Bool) -> [UInt8] {
+        var (result, inQuery) = ([UInt8](), inQuery)
+        var rest = Array(text)[...]
+        while let byte = rest.popFirst() {
+            if byte == UInt8(ascii: "?") { inQuery = true }
+            guard byte == UInt8(ascii: "%"), rest.count >= 2,
+                let value = UInt8(String(decoding: rest.prefix(2), as: UTF8.self), radix: 16)
+            else {
+                result.append(byte)
+                continue
+            }
+            let separators: StaticString = inQuery ? "&#+%" : "/?#%"
+            if separators.withUTF8Buffer({ $0.contains(value) }) {
+                result.append(byte)
+                result += String(decoding: rest.prefix(2), as: UTF8.self).uppercased().utf8
+            } else {
+                result.append(value)
+            }
+            rest = rest.dropFirst(2)
+        }
+        return result
     }
 
     /// Digits, as many as there are, or fewer where what follows wants some of them.
@@ -143,7 +171,7 @@ private struct Matcher {
         guard let tile = candidate, found.z ?? tile.z == tile.z, found.x ?? tile.x == tile.x,
             found.y ?? tile.y == tile.y, found.tmsRow ?? tile.tmsRow == tile.tmsRow,
             found.quadkey ?? tile.quadkey == tile.quadkey,
-            found.box == nil || found.box == tile.mercatorBox.description
+            found.box.map({ tile.mercatorBox.isWritten($0) }) ?? true
         else { return nil }
         return tile
     }
@@ -152,11 +180,10 @@ private struct Matcher {
 extension TileAddress {
     /// The tile whose box in metres is written so, or one near it.
     fileprivate static func covering(_ box: String, _ scale: Int, _ format: String?) -> TileAddress? {
-        let sides = box.split(separator: ",", omittingEmptySubsequences: false).compactMap { Double($0) }
-        guard sides.count == 4, sides.allSatisfy(\.isFinite), sides[2] > sides[0] else { return nil }
-        let width = sides[2] - sides[0]
-        let z = (2 * MercatorPoint.extent / width).exponentOfNearest
-        guard (0...28).contains(z) else { return nil }
+        guard let sides = MercatorBox.sides(box) else { return nil }
+        let share = 2 * MercatorPoint.extent / (sides[2] - sides[0])
+        guard share >= 0.75, share < Double(1 << 28) * 1.5 else { return nil }
+        let z = share.exponentOfNearest
         // By the share of the whole: the width of a small tile has too few digits.
         let x = ((sides[0] / MercatorPoint.extent + 1) * Double(1 << z) / 2).rounded()
         let y = ((1 - sides[3] / MercatorPoint.extent) * Double(1 << z) / 2).rounded()
@@ -166,7 +193,25 @@ extension TileAddress {
     }
 }
 
+extension MercatorBox {
+    /// The four numbers of a box that is not empty.
+    fileprivate static func sides(_ text: String) -> [Double]? {
+        let sides = text.split(separator: ",", omittingEmptySubsequences: false).compactMap { Double($0) }
+        guard sides.count == 4, sides.allSatisfy(\.isFinite), sides[2] > sides[0], sides[3] > sides[1] else {
+            return nil
+        }
+        return sides
+    }
+
+    /// Whether the text is this box, as a program writes it that computes and rounds in its own way.
+    fileprivate func isWritten(_ text: String) -> Bool {
+        guard let sides = Self.sides(text) else { return false }
+        let tolerance = (east - west) / 1024
+        return zip(sides, [west, south, east, north]).allSatisfy { abs($0 - $1) <= tolerance }
+    }
+}
+
 extension Double {
-    /// The power of two that is nearest; of a number above zero.
+    /// The power of two that is nearest; of a number that is neither small nor large.
     fileprivate var exponentOfNearest: Int { significand >= 1.5 ? Int(exponent) + 1 : Int(exponent) }
 }

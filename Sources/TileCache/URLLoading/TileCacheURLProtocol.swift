@@ -26,9 +26,13 @@ public import Foundation
 /// stale. All others mean the cache's own rules: clients that keep a cache of their own ask for `reloadIgnoringLocalCacheData`,
 /// which is about theirs. A header field `Cache-Control` is obeyed for what is no tile.
 ///
-/// Tiles and resources are held whole in memory while they are handed over. Bodies come without content coding.
+/// Tiles and resources are held whole in memory while they are handed over; one of more than 32 MiB is an error. Bodies come without
+/// content coding. A request has the time that its `timeoutInterval` gives; others who wait for the same go on waiting.
+///
+/// What a session adds to its requests by itself (`httpAdditionalHeaders`, cookies, credentials) does not reach this class on Linux, and is
+/// not sent. Nor can it answer a download task there, which fails with `unsupportedURL`, and `WWW-Authenticate` is left out of a 401.
 public final class TileCacheURLProtocol: URLProtocol {
-    private let running = Locked<Task<Void, Never>?>(nil)
+    private let answering = Answering()
 
     /// Which caches requests are answered from, the one that was named last first.
     private static let caches = Locked<[URLCaches]>([])
@@ -67,18 +71,25 @@ public final class TileCacheURLProtocol: URLProtocol {
 
     /// Begins to answer; URLSession calls it.
     public override func startLoading() {
+        let answering = answering
         let client = URLClient(self)
-        let request = request
-        running.withLock { running in
-            running = Task {
-                let answer = await URLAnswer(request)
-                if !Task.isCancelled { client.give(answer) }
-            }
+        #if !canImport(Darwin)
+        // There is no way to hand a file over there, and URLSession would trap for the want of one.
+        if task is URLSessionDownloadTask {
+            answering.begin(Task { answering.end { client.tell(.failure(URLError(.unsupportedURL))) } })
+            return
         }
+        #endif
+        let request = request
+        answering.begin(
+            Task {
+                let answer = await URLAnswer(request)
+                client.onItsThread { answering.end { client.tell(answer) } }
+            })
     }
 
     /// Gives the request up; URLSession calls it.
-    public override func stopLoading() { running.withLock { $0 }?.cancel() }
+    public override func stopLoading() { answering.stop() }
 }
 
 extension URLSessionConfiguration {
@@ -125,6 +136,40 @@ enum URLRoute {
     case resource(TileCache, HTTPRequest)
 }
 
+/// A request that is being answered: URLSession is told once, and never after it has given the request up.
+///
+/// Unchecked: `lock` guards both variables. It is held while URLSession is told, so that nobody gives up meanwhile: URLSession on Linux
+/// would end the request a second time. It may be taken again by the thread that has it, as URLSession may give up in a call to it.
+private final class Answering: @unchecked Sendable {
+    private let lock = NSRecursiveLock()
+    private var work: Task<Void, Never>?
+    private var isOver = false
+
+    func begin(_ work: Task<Void, Never>) {
+        let isOver = lock.withLock {
+            self.work = work
+            return self.isOver
+        }
+        if isOver { work.cancel() }
+    }
+
+    func end(_ tell: () -> Void) {
+        lock.withLock {
+            guard !isOver else { return }
+            isOver = true
+            tell()
+        }
+    }
+
+    func stop() {
+        let work = lock.withLock {
+            isOver = true
+            return self.work
+        }
+        work?.cancel()
+    }
+}
+
 /// Calls URLSession as it wants to be called.
 ///
 /// Unchecked: nothing changes after it was made, and the protocol's client is only called where it may be.
@@ -137,16 +182,16 @@ private final class URLClient: @unchecked Sendable {
 
     init(_ owner: TileCacheURLProtocol) { self.owner = owner }
 
-    func give(_ answer: URLAnswer) {
+    func onItsThread(_ work: @escaping @Sendable () -> Void) {
         #if canImport(Darwin)
-        loop.perform { self.tell(answer) }
+        loop.perform(work)
         CFRunLoopWakeUp(loop.getCFRunLoop())
         #else
-        tell(answer)
+        work()
         #endif
     }
 
-    private func tell(_ answer: URLAnswer) {
+    func tell(_ answer: URLAnswer) {
         switch answer {
         case .response(let response, let body):
             owner.client?.urlProtocol(owner, didReceive: response, cacheStoragePolicy: .notAllowed)

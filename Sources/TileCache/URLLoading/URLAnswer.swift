@@ -1,4 +1,5 @@
 import CacheEngine
+import ContentCoding
 import Foundation
 import HTTPCaching
 import HTTPTypes
@@ -15,22 +16,26 @@ enum URLAnswer {
 
     /// Answers a request from the cache that it belongs to.
     init(_ request: URLRequest) async {
+        let limit = Duration.seconds(request.boundedTimeout)
         do {
             switch TileCacheURLProtocol.route(request) {
             case .tile(let cache, let source, let key):
                 let mode = LoadMode(request.cachePolicy)
-                guard let tile = try await cache.tile(source, key, mode: mode) else {
+                let found = try await withDeadline(limit, cache.clock) { try await cache.tile(source, key, mode: mode) }
+                guard let tile = found else {
                     self = .failure(URLError(.resourceUnavailable))
                     return
                 }
                 self = try Self.of(tile, for: request, at: cache.clock.now())
             case .resource(let cache, let asked):
-                let timeout = Duration.seconds(min(max(request.timeoutInterval, 1), 1_000_000))
-                guard let response = try await cache.response(for: asked, timeout: timeout) else {
+                let found = try await withDeadline(limit, cache.clock) {
+                    try await cache.response(for: asked, timeout: limit)
+                }
+                guard let response = found else {
                     self = .failure(URLError(.resourceUnavailable))
                     return
                 }
-                self = Self.of(response, for: request)
+                self = Self.of(response, to: asked, for: request)
             // It was closed since the request began.
             case nil: self = .failure(URLError(.cancelled))
             }
@@ -57,11 +62,24 @@ enum URLAnswer {
         return EntityTagList(.ifNoneMatch, in: asked)?.matchesWeakly(tag) ?? false
     }
 
-    private static func of(_ answer: CachedResponse, for request: URLRequest) -> URLAnswer {
-        response(answer.head.status.code, answer.head.headerFields, answer.body, request)
+    private static func of(_ answer: CachedResponse, to asked: HTTPRequest, for request: URLRequest) -> URLAnswer {
+        var (fields, body) = (answer.head.headerFields, answer.body)
+        // Some servers send gzip to those who did not ask for it.
+        let codings = ContentCodings.applied(fields[.contentEncoding])
+        if codings == ["gzip"] || codings == ["x-gzip"], answer.head.status != .partialContent, Gzip.isMarked(body) {
+            guard let plain = Gzip.decode(body, limit: 64 << 20) else {
+                return .failure(URLError(.cannotDecodeContentData))
+            }
+            (fields[.contentEncoding], fields[.contentLength], body) = (nil, nil, plain)
+        }
+        let isRedirected =
+            answer.request.path != asked.path || answer.request.authority != asked.authority?.lowercased()
+        return response(
+            answer.head.status.code, fields, body, request, isRedirected ? answer.request.url : request.url)
     }
 
     private static func of(_ error: any Error, for request: URLRequest) -> URLAnswer {
+        if error is DeadlineError { return .failure(URLError(.timedOut)) }
         guard let error = error as? TileCacheError else {
             return .failure(URLError(error is CancellationError ? .cancelled : .cannotOpenFile))
         }
@@ -81,13 +99,17 @@ enum URLAnswer {
     }
 
     private static func response(
-        _ status: Int, _ fields: HTTPFields, _ body: Data, _ request: URLRequest
+        _ status: Int, _ fields: HTTPFields, _ body: Data, _ request: URLRequest, _ url: URL? = nil
     ) -> URLAnswer {
         var texts: [String: String] = [:]
         for field in fields {
+            #if !canImport(Darwin)
+            // URLSession would look for credentials, and never end.
+            if field.name == .wwwAuthenticate { continue }
+            #endif
             texts[field.name.rawName] = texts[field.name.rawName].map { $0 + ", " + field.value } ?? field.value
         }
-        guard let url = request.url,
+        guard let url = url ?? request.url,
             let response = HTTPURLResponse(url: url, statusCode: status, httpVersion: "HTTP/1.1", headerFields: texts)
         else { return .failure(URLError(.badServerResponse)) }
         return .response(response, request.httpMethod == "HEAD" ? Data() : body)
@@ -113,14 +135,26 @@ extension URLError {
         case .tls: self.init(.secureConnectionFailed)
         case .truncated: self.init(.networkConnectionLost)
         case .cancelled: self.init(.cancelled)
+        case .bodyTooLarge: self.init(.dataLengthExceedsMaximum)
         case .connection: self.init(.cannotConnectToHost)
         default: self.init(.badServerResponse)
         }
     }
 }
 
+extension URLRequest {
+    /// In seconds.
+    fileprivate var boundedTimeout: Double { timeoutInterval > 0 ? min(max(timeoutInterval, 1), 1_000_000) : 60 }
+}
+
 extension HTTPRequest {
-    /// A request that a cache can answer: a GET or HEAD of an absolute URL by http or https.
+    /// Its URL, as a client names it.
+    fileprivate var url: URL? {
+        guard let scheme, let authority else { return nil }
+        return URL(string: "\(scheme)://\(authority)\(path ?? "/")")
+    }
+
+    /// A request that a cache can answer: a GET or HEAD of an absolute URL by http or https, without a user or password.
     init?(cached request: URLRequest) {
         let method: HTTPRequest.Method
         switch request.httpMethod ?? "GET" {
@@ -130,7 +164,7 @@ extension HTTPRequest {
         }
         guard let url = request.url, let reference = URIReference(url.absoluteString),
             let scheme = reference.scheme?.lowercased(), scheme == "http" || scheme == "https",
-            let authority = reference.authority, !authority.isEmpty
+            let authority = reference.authority, !authority.isEmpty, !authority.contains("@")
         else { return nil }
         self.init(method: method, scheme: scheme, authority: authority, path: reference.requestTarget)
         for (name, value) in request.allHTTPHeaderFields ?? [:] {
