@@ -95,6 +95,27 @@ public final class TileStore: Sendable {
         if isDurable, tables.read({ t, _ in t.boot != nil }) { maintenance?.scheduleSync() }
     }
 
+    /// A store whose folder could not be opened, closed from the beginning: its functions throw `StoreError.Code.closed`.
+    ///
+    /// Touches no file. For callers that must have a store where opening one has failed.
+    package init(neverOpenedAt path: String) {
+        environment = .disk(at: path)
+        configuration = StoreConfiguration()
+        files = environment.files
+        isDurable = false
+        isReadOnly = true
+        blobs = BlobFolder(files, isDurable: false, random: environment.random)
+        let ledger = Ledger(environment: environment, durable: false, usesImages: false)
+        salt = Locked("")
+        suspicious = Locked(false)
+        tables = Striped(Tables(blockSize: 4096, hashSeed: ledger.hashSeed), local: ReaderLocal.init)
+        commit = Locked(ledger)
+        queue = PutQueue(commit)
+        memory = MemoryTier(bytes: 0)
+        maintenance = nil
+        shut()
+    }
+
     deinit {
         // Without a close: what can be written down is; what cannot, is no loss but of ten seconds' order of use.
         try? close()

@@ -98,6 +98,23 @@ struct MapCacheTests {
         #expect(try url("https://t.example/{z}/{x}/{-y}", one, flipped: true) == "https://t.example/5/3/27")
     }
 
+    /// As MapCache and Leaflet have it: a template with `{s}` needs no list.
+    @Test func withoutAListSubdomainsAreABAndC() throws {
+        let lab = try MapLab()
+        func hosts(_ template: String, _ subdomains: [String]) throws -> Set<String> {
+            let map = try lab.other {
+                $0.urlTemplate = template
+                $0.subdomains = subdomains
+            }
+            return Set(try (0..<6).compactMap { map.url(for: try tile(5, $0, 4))?.host })
+        }
+        let usual: Set = ["a.t.example", "b.t.example", "c.t.example"]
+        #expect(try hosts("https://{s}.t.example/{z}/{x}/{y}", []) == usual)
+        #expect(try hosts("https://{s}.t.example/{z}/{x}/{y}", ["1", "2"]) == ["1.t.example", "2.t.example"])
+        #expect(try hosts("https://t.example/{z}/{x}/{y}", []) == ["t.example"])
+        #expect(throws: TileCacheError.self) { try hosts("https://t.example/{z}/{x}/{y}", ["a"]) }
+    }
+
     @Test func tilesOfLocalFilesAreRead() async throws {
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent("map-\(UUID().uuidString)")
         defer { try? FileManager.default.removeItem(at: folder) }

@@ -28,6 +28,52 @@ private final class OwnOverlay: MKTileOverlay, CachingTileOverlay, @unchecked Se
     }
 }
 
+/// An overlay that is no `MKTileOverlay`, with the three members that CachingTileOverlay asks for and no others.
+private final class PlainOverlay: NSObject, CachingTileOverlay, @unchecked Sendable {
+    private let tiles = Locked<Set<String>>([])
+    let asked = Locked<[String]>([])
+    let coordinate = CLLocationCoordinate2D()
+    let boundingMapRect = MKMapRect.world
+    let tileSize = CGSize(width: 512, height: 512)
+
+    private func name(_ path: MKTileOverlayPath) -> String { "\(path.z)/\(path.x)/\(path.y)" }
+
+    func cachedData(at path: MKTileOverlayPath) -> Data? {
+        let name = name(path)
+        return tiles.withLock { $0.contains(name) } ? picture(name) : nil
+    }
+
+    func loadTile(at path: MKTileOverlayPath) async throws -> Data {
+        let name = name(path)
+        asked.withLock { $0.append(name) }
+        guard path.x != 9 else { throw TileCacheError(.noAnswer, "no \(name)") }
+        tiles.withLock { _ = $0.insert(name) }
+        return picture(name)
+    }
+}
+
+/// An overlay that has its tiles and can get no others.
+private final class ShelfOverlay: NSObject, CachingTileOverlay {
+    let coordinate = CLLocationCoordinate2D()
+    let boundingMapRect = MKMapRect.world
+    let tileSize = CGSize(width: 256, height: 256)
+    func cachedData(at path: MKTileOverlayPath) -> Data? { path.z == 3 ? picture("shelf") : nil }
+}
+
+/// A cache of one's own, as an app has one that conformed to MapCacheProtocol.
+private final class OwnCache: MapCaching {
+    private let tiles = Locked<[TileAddress: Data]>([:])
+    let asked = Locked<[TileAddress]>([])
+    var layout: TileLayout { TileLayout(zooms: 0...17) }
+    func cachedData(for tile: TileAddress) -> Data? { tiles.withLock { $0[tile] } }
+    func loadTile(_ tile: TileAddress, refreshing: Bool) async throws -> Data? {
+        let data = picture("own \(tile.z)/\(tile.x)/\(tile.y)")
+        asked.withLock { $0.append(tile) }
+        tiles.withLock { $0[tile] = data }
+        return data
+    }
+}
+
 /// Remembers what it was told to draw anew.
 private final class WatchedRenderer: CachedTileOverlayRenderer, @unchecked Sendable {
     let redrawn = Locked<[MKMapRect]>([])
@@ -283,6 +329,57 @@ struct RendererTests {
         #expect(renderer.pictures(try tile(5, 30, 30)) == [])
         await renderer.settle()
         #expect(overlay.asked.withLock { $0.last } == "5/30/1")
+    }
+}
+
+@Suite(.timeLimit(.minutes(60)))
+struct OwnOverlayTests {
+    /// `CachingTileOverlayRenderer` and a conformer of CachingTileOverlay 1.1.0 that subclasses nothing.
+    @Test func anOverlayThatIsNoTileOverlayIsDrawnByTheRendererOfThatName() async throws {
+        let overlay = PlainOverlay()
+        let one = try tile(5, 3, 4)
+        #expect(CachingTileOverlayRenderer(overlay: overlay).pictureMemoryUse == 0)
+        let renderer = WatchedRenderer(overlay: overlay)
+        #expect(renderer.pictures(one, size: 512) == [])
+        await until { renderer.redrawn.withLock { $0.count } == 1 }
+        #expect(renderer.pictures(one, size: 512) == ["5/3/4"])
+        #expect(overlay.asked.withLock { $0 } == ["5/3/4"])
+        #expect(overlay.minimumZ == 0 && overlay.maximumZ == 21 && !overlay.isGeometryFlipped)
+        // What throws is left alone for a while.
+        let other = try tile(5, 9, 4)
+        #expect(renderer.pictures(other, size: 512) == [])
+        await renderer.settle()
+        #expect(renderer.pictures(other, size: 512) == [])
+        await renderer.settle()
+        #expect(overlay.asked.withLock { $0 } == ["5/3/4", "5/9/4"])
+    }
+
+    @Test @MainActor func aMapViewsDelegateGetsItsRenderer() {
+        let overlay = PlainOverlay()
+        #expect(MKMapView().mapCacheRenderer(forOverlay: overlay) is CachingTileOverlayRenderer)
+    }
+
+    @Test func anOverlayWithoutALoadShowsWhatItHas() async throws {
+        let overlay = ShelfOverlay()
+        let renderer = WatchedRenderer(overlay: overlay)
+        #expect(renderer.pictures(try tile(5, 3, 4)) == ["shelf"])
+        await renderer.settle()
+        await #expect(throws: TileCacheError.self) {
+            try await overlay.loadTile(at: MKTileOverlayPath(x: 0, y: 0, z: 5, contentScaleFactor: 1))
+        }
+    }
+
+    @Test func aCacheOfOnesOwnIsDrawnToo() async throws {
+        let cache = OwnCache()
+        let overlay = CachedTileOverlay(cache)
+        let renderer = WatchedRenderer(overlay: overlay)
+        let one = try tile(5, 3, 4)
+        #expect(overlay.maximumZ == 17 && renderer.pictures(one) == [])
+        await until { renderer.redrawn.withLock { $0.count } == 1 }
+        #expect(renderer.pictures(one) == ["own 5/3/4"])
+        #expect(cache.asked.withLock { $0 } == [one])
+        let path = MKTileOverlayPath(x: 3, y: 4, z: 5, contentScaleFactor: 1)
+        #expect(overlay.url(forTilePath: path).path == "/dev/null")
     }
 }
 

@@ -15,9 +15,28 @@ private final class Watcher: RegionDownloaderDelegate {
     var reports: [DownloadReport] = []
     var errors: [any Error] = []
     var obstacles: [TileCacheError] = []
+    /// The tiles and what became of them, in a word.
+    var settled: [TileAddress: [String]] = [:]
+    var progress: DownloadProgress?
+    /// Whether every tile was told of before the step that it belongs to.
+    var wasTimely = true
 
+    func regionDownloader(_ downloader: RegionDownloader, isAt progress: DownloadProgress) { self.progress = progress }
+    func regionDownloader(_ downloader: RegionDownloader, didSettle tile: TileAddress, as outcome: TileOutcome) {
+        let word =
+            switch outcome {
+            case .fetched(let bytes): "fetched \(bytes)"
+            case .revalidated: "revalidated"
+            case .unchanged: "unchanged"
+            case .absent: "absent"
+            case .failed(let error): "failed \(error.status ?? 0)"
+            }
+        settled[tile, default: []].append(word)
+    }
     func regionDownloader(_ downloader: RegionDownloader, didReach percentage: Double) {
         percentages.append(percentage)
+        let told = settled.values.reduce(0) { $0 + $1.count }
+        if Double(told) + 0.5 < percentage / 100 * Double(downloader.tileCount) { wasTimely = false }
     }
     func regionDownloader(_ downloader: RegionDownloader, didFinish report: DownloadReport) {
         steps.append(percentages)
@@ -73,6 +92,71 @@ struct RegionDownloaderTests {
         await until { watcher.reports.count == 2 }
         #expect(watcher.reports[1].progress.fetched == 1)
         #expect(lab.server.requests.count == asked + 1)
+    }
+
+    @Test func everyTileIsToldOnceWithWhatBecameOfIt() async throws {
+        let lab = try MapLab()
+        lab.server.script {
+            switch $0.path {
+            case "/1/1/1.png": .status(403)
+            case "/1/0/1.png": .status(404)
+            default: .tile(picture("a"), [.cacheControl: "max-age=600", .eTag: "\"a\""])
+            }
+        }
+        try lab.put(try tile(0, 0, 0))
+        let watcher = Watcher()
+        let downloader = try RegionDownloader(world, zooms: 0...1, named: nil, of: lab.map)
+        downloader.delegate = watcher
+        downloader.percentageStep = 1
+        try await downloader.start()
+        await until { watcher.reports.count == 1 }
+        let expected = [
+            try tile(0, 0, 0): ["unchanged"], try tile(1, 0, 0): ["fetched 17"], try tile(1, 1, 0): ["fetched 17"],
+            try tile(1, 0, 1): ["absent"], try tile(1, 1, 1): ["failed 403"],
+        ]
+        #expect(watcher.settled == expected && watcher.wasTimely)
+        #expect(watcher.progress?.done == 5)
+        // Another try is told of too, and is about the failed tile alone.
+        lab.server.script { _ in .tile(picture("b")) }
+        downloader.retryFailed()
+        await until { watcher.reports.count == 2 }
+        #expect(watcher.settled[try tile(1, 1, 1)] == ["failed 403", "fetched 17"])
+        // A download that begins anew, with conditional requests.
+        watcher.settled = [:]
+        lab.server.script { _ in .status(304, [.cacheControl: "max-age=600"]) }
+        downloader.options.revalidatesFresh = true
+        try await downloader.start()
+        await until { watcher.reports.count == 3 }
+        #expect(watcher.settled[try tile(1, 0, 0)] == ["revalidated"] && watcher.settled.count == 5)
+    }
+
+    /// Whoever has no delegate pays nothing for it.
+    @Test func withoutADelegateNoTileIsToldOf() async throws {
+        let lab = try MapLab()
+        let downloader = try RegionDownloader(world, zooms: 0...2, named: nil, of: lab.map)
+        let download = try await downloader.start()
+        #expect(download.options.onTile == nil)
+        #expect(await download.report().verdict == .complete)
+    }
+
+    /// What MapCache calls `maxConcurrentDownloads`.
+    @Test func noMoreTilesAreAskedForAtATimeThanAllowed() async throws {
+        let lab = try MapLab()
+        let (now, most) = (Locked(0), Locked(0))
+        lab.server.script { request in
+            let count = now.withLock { now in
+                now += 1
+                return now
+            }
+            most.withLock { $0 = max($0, count) }
+            for _ in 0..<20 { await Task.yield() }
+            now.withLock { $0 -= 1 }
+            return .tile(picture(request.path ?? ""))
+        }
+        let downloader = try RegionDownloader(world, zooms: 0...3, named: nil, of: lab.map)
+        downloader.options.concurrency = 2
+        #expect(try await downloader.start().report().verdict == .complete)
+        #expect(most.withLock { $0 } <= 2)
     }
 
     /// The plan asked for scale 1 and the renderer for the screen's: the region was blank offline.

@@ -33,6 +33,8 @@ public struct DownloadOptions: Sendable {
     public var requestBudget: Int?
     /// Whether hosts are left out whose terms forbid asking for more than somebody looks at.
     var isBulk = true
+    /// Told of every tile when it is settled, before its progress is; called on any thread, and must not block.
+    package var onTile: (@Sendable (TileKey, TileOutcome) -> Void)?
     /// Whether nothing is begun before ``TileDownload/resume()``.
     package var startsPaused = false
 

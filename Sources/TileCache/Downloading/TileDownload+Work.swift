@@ -222,6 +222,7 @@ extension TileDownload {
         var job = job
         do {
             if try await cache.isSettled(key, ifFresh: !options.revalidatesFresh, since: since) {
+                options.onTile?(key, .unchanged)
                 count { state in
                     state.report.progress.unchanged += 1
                     if state.control == nil { state.control = key }
@@ -269,34 +270,29 @@ extension TileDownload {
     }
 
     private func settle(_ tile: CachedTile) {
+        let outcome = TileOutcome(of: tile)
+        // Before its progress is told.
+        options.onTile?(tile.key, outcome)
         count { state in
             state.noteAnswer(cache.clock.ticks())
             state.control = tile.key
-            guard let reason = tile.notStored else {
-                state.notStoredInARow = 0
-                switch tile {
-                case _ where tile.origin == .revalidated: state.report.progress.revalidated += 1
-                case _ where tile.isAbsent: state.report.progress.absent += 1
-                default: state.report.progress.fetched += 1
-                }
-                return
-            }
-            if tile.isAbsent {
-                // Nothing is missing: there is no such tile, though that cannot be remembered.
+            if tile.notStored == nil { state.notStoredInARow = 0 }
+            switch outcome {
+            case .fetched: state.report.progress.fetched += 1
+            case .revalidated: state.report.progress.revalidated += 1
+            case .unchanged: state.report.progress.unchanged += 1
+            case .absent:
                 state.report.progress.absent += 1
-                state.absentAndNotStored += 1
-                return
-            }
-            let error =
-                reason as? TileCacheError
-                ?? TileCacheError(
-                    .notStored, "\(tile.key): it could not be stored: \(reason)", key: tile.key, cause: reason)
-            state.fail(tile.key, error)
-            state.notStoredInARow += 1
-            // Whatever else came would be lost too; unless the server forbids it for some tiles only.
-            let isForAll = !(reason is TileCacheError) || !state.hasStored
-            if isForAll, state.notStoredInARow >= Self.notStoredLimit, state.report.stoppedBy == nil {
-                state.report.stoppedBy = error
+                // Nothing is missing: there is no such tile, though that cannot be remembered.
+                if tile.notStored != nil { state.absentAndNotStored += 1 }
+            case .failed(let error):
+                state.fail(tile.key, error)
+                state.notStoredInARow += 1
+                // Whatever else came would be lost too; unless the server forbids it for some tiles only.
+                let isForAll = !(tile.notStored is TileCacheError) || !state.hasStored
+                if isForAll, state.notStoredInARow >= Self.notStoredLimit, state.report.stoppedBy == nil {
+                    state.report.stoppedBy = error
+                }
             }
         }
     }
@@ -341,6 +337,8 @@ extension TileDownload {
             guard job.tries >= options.attempts else { return false }
             state.lastAnswer = now
             state.fail(key, told)
+            // Before its progress is told.
+            options.onTile?(key, .failed(told))
             return true
         }
         if blame == .tile {

@@ -80,6 +80,18 @@ public struct TileSource: Sendable {
         kind = .any
     }
 
+    /// A source of tiles that this machine should have and cannot give out: ``local`` throws for each of them.
+    ///
+    /// - Parameter name: A name that is known to be one.
+    package init(unavailable name: SourceName, local: any LocalTiles, zooms: ClosedRange<Int>) {
+        self.name = name
+        template = .none
+        self.local = local
+        place = BlobDigest(hashing: UnsafeRawBufferPointer(start: nil, count: 0))
+        self.zooms = zooms
+        kind = .any
+    }
+
     /// A hash of what is before the template's query, without values: tells sources from each other where secrets must not.
     let place: BlobDigest
 

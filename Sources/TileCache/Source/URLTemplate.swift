@@ -66,6 +66,19 @@ public struct URLTemplate: Hashable, Sendable {
         capacity = parsed.pieces.reduce(0) { $0 + $1.limit }
     }
 
+    /// The template of tiles that are nowhere.
+    static let none = URLTemplate()
+
+    private init() {
+        scheme = .file
+        hosts = []
+        authorities = [""]
+        subdomains = []
+        literals = []
+        pieces = []
+        capacity = 0
+    }
+
     /// Whether the URL depends on the tile's scale.
     public var usesScale: Bool {
         pieces.contains { piece in

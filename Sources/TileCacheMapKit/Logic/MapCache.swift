@@ -20,6 +20,24 @@ public final class MapCache: MapCaching {
     public let source: TileSource
     /// Zooms, tile size, scales.
     public let layout: TileLayout
+    /// Why this map has no tiles, if its cache could not be opened; only ``init(withConfig:)`` makes such a map.
+    public let openingError: (any Error)?
+
+    /// What a map is made of.
+    struct Parts {
+        var cache: TileCache
+        var source: TileSource
+        var layout: TileLayout
+        var openingError: (any Error)?
+    }
+
+    init(_ configuration: MapCacheConfiguration, _ parts: Parts) {
+        self.configuration = configuration
+        cache = parts.cache
+        source = parts.source
+        layout = parts.layout
+        openingError = parts.openingError
+    }
 
     /// Opens the cache that a configuration names, or makes it.
     ///
@@ -28,35 +46,15 @@ public final class MapCache: MapCaching {
     public convenience init(
         _ configuration: MapCacheConfiguration, transport: any TileTransport = URLSessionTransport()
     ) throws {
-        var options = TileCacheConfiguration()
-        options.store.capacity = configuration.capacity
-        options.userAgent = configuration.userAgent
-        let folder =
-            if let base = configuration.baseURL {
-                // Only a name that is none of a path's special parts may lead below the app's own folder.
-                base.appendingPathComponent(try SourceName(configuration.name).description, isDirectory: true).path
-            } else {
-                try TileCache.folder(named: configuration.name, in: configuration.place)
-            }
-        try self.init(configuration, cache: TileCache(at: folder, transport: transport, configuration: options))
+        self.init(configuration, try Parts(configuration, transport))
     }
 
     /// Uses a cache that is open already: several maps in one folder, with one limit for all.
     ///
     /// Name, place, capacity and user agent of the configuration are then those of the cache.
     /// - Throws: `TileCacheError` for a configuration that is wrong.
-    public init(_ configuration: MapCacheConfiguration, cache: TileCache) throws {
-        self.configuration = configuration
-        self.cache = cache
-        let name =
-            configuration.sourceName
-            ?? "map-" + cache.store.fingerprint(of: configuration.urlTemplate).description.prefix(16)
-        source = try configuration.source(named: name)
-        var layout = configuration.layout
-        // A template without a place for the scale has one picture of a tile for every screen.
-        let finest = try source.key(z: source.zooms.lowerBound, x: 0, y: 0, scale: layout.scales.upperBound)
-        if finest.tile?.scale != layout.scales.upperBound { layout.scales = 1...1 }
-        self.layout = layout
+    public convenience init(_ configuration: MapCacheConfiguration, cache: TileCache) throws {
+        self.init(configuration, try Parts(configuration, cache))
     }
 
     /// An imported package, or any other cache, shown without ever asking anybody.
@@ -115,11 +113,16 @@ public final class MapCache: MapCaching {
     ///
     /// A stale tile whose server forbids its use before it was asked (`must-revalidate`, `no-cache`) is missing in
     /// `LoadMode.standard`, unless a region pins it or `TileSource.offlineUse` allows it. Costs a look at the tables in
-    /// memory. A cache that cannot be read has nothing.
+    /// memory; for an archive reading the tile. A cache that cannot be read has nothing.
     public func state(of tile: TileAddress) -> CachedTileState {
-        guard configuration.loadMode != .serverOnly, let key = key(tile),
-            let entry = (try? cache.store.entry(for: key)) ?? nil
-        else { return .missing }
+        guard let key = key(tile) else { return .missing }
+        if let local = source.local, let address = key.tile {
+            // Nobody has to be asked for what an archive does not have.
+            return CachedTileState(picture(address, in: local) == nil ? .absent : .picture)
+        }
+        guard configuration.loadMode != .serverOnly, let entry = (try? cache.store.entry(for: key)) ?? nil else {
+            return .missing
+        }
         return state(of: entry)
     }
 
@@ -145,11 +148,36 @@ public final class MapCache: MapCaching {
     ///
     /// Reads the disk at most. Nothing with `LoadMode.serverOnly`.
     public func cachedData(for tile: TileAddress) -> Data? {
-        guard configuration.loadMode != .serverOnly, let key = key(tile),
-            let stored = (try? cache.store.read(key)) ?? nil, state(of: stored.entry).content == .picture
+        guard let key = key(tile) else { return nil }
+        if let local = source.local, let address = key.tile {
+            return picture(address, in: local).flatMap { try? configuration.transform?($0, tile) ?? $0 }
+        }
+        guard configuration.loadMode != .serverOnly, let stored = (try? cache.store.read(key)) ?? nil,
+            state(of: stored.entry).content == .picture
         else { return nil }
         return try? plain(CachedTile(stored: stored), tile)
     }
+
+    // MARK: Tiles of an archive
+
+    /// The bytes of an archive's tile; `nil` for one that it does not have or cannot give, and for what is no picture.
+    ///
+    /// Waits for the disk. ``loadTile(_:refreshing:)`` says why a tile cannot be had.
+    private func picture(_ address: TileAddress, in local: any LocalTiles) -> Data? {
+        let found: LocalTile?
+        do {
+            found =
+                switch try local.tileNow(address) {
+                case .tile(let tile): tile
+                case .absent: nil
+                case .mustWait: try local.tile(address)
+                }
+        } catch { return nil }
+        guard let found, found.contentEncoding == nil, found.data.count <= source.bodyLimit else { return nil }
+        return found.data
+    }
+
+    // MARK: Loading
 
     /// Gets a tile by the configuration's mode.
     ///
@@ -171,9 +199,9 @@ public final class MapCache: MapCaching {
         return LoadedTile(data: try plain(found, tile), isOld: isOld)
     }
 
-    /// Where a tile is asked for; secrets included.
+    /// Where a tile is asked for, secrets included; `nil` for the tiles of an archive.
     public func url(for tile: TileAddress) -> URL? {
-        guard let address = key(tile)?.tile else { return nil }
+        guard source.local == nil, let address = key(tile)?.tile else { return nil }
         let place = source.template.url(for: address)
         return place.scheme == .file ? URL(fileURLWithPath: place.path) : URL(string: place.text)
     }
@@ -182,5 +210,37 @@ public final class MapCache: MapCaching {
     private func plain(_ found: CachedTile, _ tile: TileAddress) throws -> Data? {
         guard let data = try found.decodedData(limit: source.bodyLimit) else { return nil }
         return try configuration.transform?(data, tile) ?? data
+    }
+}
+
+extension MapCache.Parts {
+    /// Opens the cache that a configuration names, or makes it.
+    init(_ configuration: MapCacheConfiguration, _ transport: any TileTransport) throws {
+        var options = TileCacheConfiguration()
+        options.store.capacity = configuration.capacity
+        options.userAgent = configuration.userAgent
+        let folder =
+            if let base = configuration.baseURL {
+                // Only a name that is none of a path's special parts may lead below the app's own folder.
+                base.appendingPathComponent(try SourceName(configuration.name).description, isDirectory: true).path
+            } else {
+                try TileCache.folder(named: configuration.name, in: configuration.place)
+            }
+        try self.init(configuration, TileCache(at: folder, transport: transport, configuration: options))
+    }
+
+    /// Uses a cache that is open already.
+    init(_ configuration: MapCacheConfiguration, _ cache: TileCache) throws {
+        self.cache = cache
+        let name =
+            configuration.sourceName
+            ?? "map-"
+            + cache.store.fingerprint(of: configuration.urlTemplate).description.prefix(
+                16)
+        source = try configuration.source(named: name)
+        layout = configuration.layout
+        // A template without a place for the scale has one picture of a tile for every screen.
+        let finest = try source.key(z: source.zooms.lowerBound, x: 0, y: 0, scale: layout.scales.upperBound)
+        if finest.tile?.scale != layout.scales.upperBound { layout.scales = 1...1 }
     }
 }

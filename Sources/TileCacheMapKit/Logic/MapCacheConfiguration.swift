@@ -25,7 +25,9 @@ public struct MapCacheConfiguration: Sendable {
     /// The URL of a tile, with `{z}`, `{x}`, `{y}` and what else `URLTemplate` knows: `{s}`, `{scale}`, `{r}`, `{-y}`,
     /// `{q}`, values of your own; `http`, `https` or `file`.
     public var urlTemplate: String
-    /// What `{s}` stands for; one tile is always asked from the same one.
+    /// What `{s}` stands for; empty for `a`, `b` and `c`, which is what most servers with subdomains have.
+    ///
+    /// One tile is always asked from the same one. A template without `{s}` has none.
     public var subdomains: [String] = []
     /// What other placeholders of the template stand for: an access token, say.
     public var values: [String: String] = [:]
@@ -88,15 +90,21 @@ public struct MapCacheConfiguration: Sendable {
         guard (1...8192).contains(tileSize) else {
             throw TileCacheError(.invalidSource, "map \(self.name): a tile of \(tileSize) points; expected 1 to 8192")
         }
-        // The template says so too: then the two agree.
-        let template =
-            isGeometryFlipped && !urlTemplate.contains("{-y}") ? Self.flipped(urlTemplate) : urlTemplate
-        var source = try TileSource(
-            name, template: template, subdomains: subdomains, values: values, zooms: minimumZ...maximumZ)
+        var source = try server(named: name)
         source.tileSize = tileSize
         source.headers = headers
         source.prepare = prepare
         return source
+    }
+
+    /// The source of a server's tiles, or of files that a template names.
+    private func server(named name: String) throws -> TileSource {
+        // The template says so too: then the two agree.
+        let template =
+            isGeometryFlipped && !urlTemplate.contains("{-y}") ? Self.flipped(urlTemplate) : urlTemplate
+        let usual = subdomains.isEmpty && template.contains("{s}") ? ["a", "b", "c"] : subdomains
+        return try TileSource(
+            name, template: template, subdomains: usual, values: values, zooms: minimumZ...maximumZ)
     }
 
     private static func flipped(_ template: String) -> String {

@@ -17,6 +17,7 @@ public protocol MapCaching: Sendable {
     /// What is there of a tile.
     ///
     /// Called for every tile of every drawing, and for its neighbours: must be cheap, and must not wait for a network.
+    /// By default a tile whose bytes are there is fresh, and nothing is known of others.
     func state(of tile: TileAddress) -> CachedTileState
 
     /// The bytes of a tile if they are there; must not wait for a network.
@@ -38,6 +39,11 @@ public protocol MapCaching: Sendable {
 }
 
 extension MapCaching {
+    /// Fresh where there are bytes, else missing.
+    public func state(of tile: TileAddress) -> CachedTileState {
+        cachedData(for: tile) == nil ? .missing : CachedTileState(.picture)
+    }
+
     /// `nil`: most who keep tiles need no URL to be known outside.
     public func url(for tile: TileAddress) -> URL? { nil }
 }

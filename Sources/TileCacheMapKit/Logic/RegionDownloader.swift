@@ -11,6 +11,13 @@ public protocol RegionDownloaderDelegate: AnyObject {
     /// 100 is told only when every tile is there, and then last, before
     /// ``regionDownloader(_:didFinish:)-(_,DownloadReport)``.
     func regionDownloader(_ downloader: RegionDownloader, didReach percentage: Double)
+    /// It has come further; told at most fifty times a second, the last time with what there is at the end.
+    func regionDownloader(_ downloader: RegionDownloader, isAt progress: DownloadProgress)
+    /// A tile is settled: it has come, is there already, does not exist, or has failed.
+    ///
+    /// Called for every tile, those of the same moment one after another, before the steps that they make. Only for
+    /// downloads that began when there was a delegate.
+    func regionDownloader(_ downloader: RegionDownloader, didSettle tile: TileAddress, as outcome: TileOutcome)
     /// The server is away, or asks to be left alone: the download waits for it.
     ///
     /// What it said last; called once for each time that it is away.
@@ -24,6 +31,12 @@ public protocol RegionDownloaderDelegate: AnyObject {
 extension RegionDownloaderDelegate {
     /// Does nothing.
     public func regionDownloader(_ downloader: RegionDownloader, didReach percentage: Double) {}
+    /// Does nothing.
+    public func regionDownloader(_ downloader: RegionDownloader, isAt progress: DownloadProgress) {}
+    /// Does nothing.
+    public func regionDownloader(
+        _ downloader: RegionDownloader, didSettle tile: TileAddress, as outcome: TileOutcome
+    ) {}
     /// Does nothing.
     public func regionDownloader(_ downloader: RegionDownloader, isWaitingBecause reason: TileCacheError) {}
     /// Does nothing.
@@ -53,6 +66,8 @@ public final class RegionDownloader {
 
     private var download: TileDownload?
     private var watcher: Task<Void, Never>?
+    /// The tiles that were settled and not yet told of; of the download that was begun last.
+    private var settled = SettledTiles()
     private var isPaused = false
     /// Counts calls of ``start()``: only what the last one began is this object's.
     private var starts = 0
@@ -90,7 +105,8 @@ public final class RegionDownloader {
     ///
     /// - Throws: `TileCacheError`.
     public func estimateSize(samples: Int = 48) async throws -> SizeEstimate {
-        try await mapCache.cache.estimateSize(mapCache.source, coverage, samples: samples)
+        if let error = mapCache.openingError { throw error }
+        return try await mapCache.cache.estimateSize(mapCache.source, coverage, samples: samples)
     }
 
     /// Begins, or begins again after an end.
@@ -106,8 +122,11 @@ public final class RegionDownloader {
         isCancelled = false
         let mine = starts
         do {
+            if let error = mapCache.openingError { throw error }
+            let settled = SettledTiles()
             var options = self.options
             options.startsPaused = true
+            if delegate != nil { options.onTile = { key, outcome in settled.add(key, outcome) } }
             let download = try await mapCache.cache.download(
                 mapCache.source, coverage, named: name, options: options)
             // Any of these may have been called while the region was being pinned.
@@ -117,6 +136,7 @@ public final class RegionDownloader {
             }
             if isCancelled { download.cancel() } else if !isPaused { download.resume() }
             self.download = download
+            self.settled = settled
             watch(download)
             return download
         } catch {
@@ -151,6 +171,12 @@ public final class RegionDownloader {
         watch(retry)
     }
 
+    private func tellSettled() {
+        for settled in settled.drain() {
+            delegate?.regionDownloader(self, didSettle: settled.tile, as: settled.outcome)
+        }
+    }
+
     private func watch(_ download: TileDownload) {
         let step = max(percentageStep, 0.1)
         watcher = Task { [weak self] in
@@ -158,6 +184,8 @@ public final class RegionDownloader {
             var wasWaiting = false
             for await progress in download.updates() {
                 guard let self, !Task.isCancelled else { return }
+                tellSettled()
+                delegate?.regionDownloader(self, isAt: progress)
                 if progress.isWaiting, !wasWaiting, let reason = download.obstacle {
                     delegate?.regionDownloader(self, isWaitingBecause: reason)
                 }
@@ -168,6 +196,24 @@ public final class RegionDownloader {
             guard let self, !Task.isCancelled else { return }
             if let reached = steps.reached(report.progress) { delegate?.regionDownloader(self, didReach: reached) }
             delegate?.regionDownloader(self, didFinish: report)
+        }
+    }
+}
+
+/// Tiles that a download has settled, on their way to the main actor.
+private final class SettledTiles: Sendable {
+    private let tiles = Locked<[(tile: TileAddress, outcome: TileOutcome)]>([])
+
+    func add(_ key: TileKey, _ outcome: TileOutcome) {
+        guard let tile = key.tile else { return }
+        tiles.withLock { $0.append((tile, outcome)) }
+    }
+
+    /// Those that came since the last call.
+    func drain() -> [(tile: TileAddress, outcome: TileOutcome)] {
+        tiles.withLock { tiles in
+            defer { tiles = [] }
+            return tiles
         }
     }
 }

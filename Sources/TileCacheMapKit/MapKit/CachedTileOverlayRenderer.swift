@@ -89,4 +89,7 @@ open class CachedTileOverlayRenderer: MKOverlayRenderer, @unchecked Sendable {
         }
     }
 }
+
+/// The name that the library CachingTileOverlay (stadiamaps) has for ``CachedTileOverlayRenderer``.
+public typealias CachingTileOverlayRenderer = CachedTileOverlayRenderer
 #endif

@@ -69,7 +69,7 @@ public struct SourceName: Hashable, Comparable, Sendable, CustomStringConvertibl
         description = name
     }
 
-    init(unchecked name: String) { description = name }
+    package init(unchecked name: String) { description = name }
 
     /// Orders names by their bytes.
     public static func < (a: SourceName, b: SourceName) -> Bool { a.description < b.description }
