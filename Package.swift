@@ -135,7 +135,7 @@ let package = Package(
         .target(
             name: "TileCacheMapKit",
             dependencies: [
-                "TileCache", "TileStore",
+                "TileCache", "TileCacheArchive", "TileStore",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ],
             swiftSettings: settings),
@@ -319,7 +319,7 @@ if tools {
         .testTarget(
             name: "TileCacheMapKitTests",
             dependencies: [
-                "TileCacheMapKit", "TileCache", "TileStore", "TileStoreTesting",
+                "TileArchive", "TileCacheMapKit", "TileCache", "TileStore", "TileStoreTesting",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ],
             swiftSettings: settings),

@@ -11,10 +11,14 @@ modules=${SCRATCH:?}/release/Modules
 # The -package-name of the build, for access to `package` declarations.
 name=$(grep -F '"-module-name","TileCacheMapKit"' "$SCRATCH/release.yaml" |
     grep -oE '"-package-name","[^"]+"' | head -1 | cut -d'"' -f4)
-swiftc -typecheck -warnings-as-errors -swift-version 6 -package-name "$name" -module-name TileCacheMapKit -I "$modules" \
-    -enable-upcoming-feature ExistentialAny -enable-upcoming-feature MemberImportVisibility \
-    -enable-upcoming-feature InternalImportsByDefault \
-    -Xcc -fmodule-map-file=Sources/CLibcrypto/module.modulemap -Xcc -fmodule-map-file=Sources/CZlib/module.modulemap \
-    Sources/TileCacheMapKit/*.swift Sources/TileCacheMapKit/Logic/*.swift
+# The module maps of C targets, as the build has them.
+maps=()
+while read -r map; do maps+=(-Xcc "$map"); done < <(grep -oE -- '-fmodule-map-file=[^"]+' "$SCRATCH/release.yaml" | sort -u)
+check() { swiftc -typecheck -warnings-as-errors -swift-version 6 -I "$modules" "${maps[@]}" "$@"; }
+adapter() {
+    check -package-name "$name" -module-name TileCacheMapKit -enable-upcoming-feature ExistentialAny \
+        -enable-upcoming-feature MemberImportVisibility -enable-upcoming-feature InternalImportsByDefault "$@"
+}
+adapter Sources/TileCacheMapKit/*.swift Sources/TileCacheMapKit/Logic/*.swift
 swiftc -frontend -parse Examples/MapKitDemo/*.swift
 echo "check-mapkit: ok"

@@ -235,10 +235,11 @@ extension MapCache.Parts {
         let name =
             configuration.sourceName
             ?? "map-"
-            + cache.store.fingerprint(of: configuration.urlTemplate).description.prefix(
+            + cache.store.fingerprint(of: configuration.archive?.path ?? configuration.urlTemplate).description.prefix(
                 16)
         source = try configuration.source(named: name)
         layout = configuration.layout
+        layout.zooms = source.zooms
         // A template without a place for the scale has one picture of a tile for every screen.
         let finest = try source.key(z: source.zooms.lowerBound, x: 0, y: 0, scale: layout.scales.upperBound)
         if finest.tile?.scale != layout.scales.upperBound { layout.scales = 1...1 }

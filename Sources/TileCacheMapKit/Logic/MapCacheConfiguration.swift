@@ -1,5 +1,6 @@
 public import HTTPTypes
 public import TileCache
+import TileCacheArchive
 import TileStore
 
 #if canImport(FoundationEssentials)
@@ -25,6 +26,12 @@ public struct MapCacheConfiguration: Sendable {
     /// The URL of a tile, with `{z}`, `{x}`, `{y}` and what else `URLTemplate` knows: `{s}`, `{scale}`, `{r}`, `{-y}`,
     /// `{q}`, values of your own; `http`, `https` or `file`.
     public var urlTemplate: String
+    /// An MBTiles file, a PMTiles file or a folder `z/x/y.png` whose tiles are shown in place of a server's; `nil` for a
+    /// server's.
+    ///
+    /// They are read where they are and never copied. The zooms are those that the archive says; where it does not,
+    /// those from ``minimumZ`` to ``maximumZ``. MBTiles needs the package's trait `MBTiles`.
+    public var archive: URL?
     /// What `{s}` stands for; empty for `a`, `b` and `c`, which is what most servers with subdomains have.
     ///
     /// One tile is always asked from the same one. A template without `{s}` has none.
@@ -71,6 +78,12 @@ public struct MapCacheConfiguration: Sendable {
     /// Describes a map by its template alone.
     public init(urlTemplate: String) { self.urlTemplate = urlTemplate }
 
+    /// Describes a map whose tiles are in an archive or a folder of this device.
+    public init(archive: URL) {
+        urlTemplate = ""
+        self.archive = archive
+    }
+
     /// What an overlay has to know of it.
     public var layout: TileLayout {
         let first = min(max(minimumZ, 0), 28)
@@ -81,7 +94,8 @@ public struct MapCacheConfiguration: Sendable {
 
     /// The source that it describes, under a name.
     ///
-    /// - Throws: `TileCacheError` with `TileCacheError.Code.invalidSource`, saying what is wrong.
+    /// - Throws: `TileCacheError` with `TileCacheError.Code.invalidSource`, saying what is wrong; `ArchiveError` for an
+    ///   archive that cannot be opened.
     func source(named name: String) throws -> TileSource {
         guard minimumZ <= maximumZ else {
             throw TileCacheError(
@@ -90,7 +104,8 @@ public struct MapCacheConfiguration: Sendable {
         guard (1...8192).contains(tileSize) else {
             throw TileCacheError(.invalidSource, "map \(self.name): a tile of \(tileSize) points; expected 1 to 8192")
         }
-        var source = try server(named: name)
+        var source = try archive.map { try Self.source(named: name, archive: $0) } ?? server(named: name)
+        if archive != nil, source.zooms == 0...28 { source.zooms = (minimumZ...maximumZ).clamped(to: 0...28) }
         source.tileSize = tileSize
         source.headers = headers
         source.prepare = prepare
@@ -105,6 +120,24 @@ public struct MapCacheConfiguration: Sendable {
         let usual = subdomains.isEmpty && template.contains("{s}") ? ["a", "b", "c"] : subdomains
         return try TileSource(
             name, template: template, subdomains: usual, values: values, zooms: minimumZ...maximumZ)
+    }
+
+    /// The source of an archive's tiles.
+    ///
+    /// - Throws: `ArchiveError` if it cannot be opened; `TileCacheError` if its tiles are no pictures.
+    private static func source(named name: String, archive: URL) throws -> TileSource {
+        guard archive.isFileURL else {
+            throw TileCacheError(
+                .invalidSource, "source \(name): an archive must be a file or folder of this device: download it first")
+        }
+        let source = try TileSource(name, archive: archive.path)
+        guard source.kind == .any else {
+            throw TileCacheError(
+                .invalidSource,
+                "source \(name): \(archive.lastPathComponent) has \(source.kind) tiles, and MapKit draws pictures; "
+                    + "use one with PNG, JPEG or WebP")
+        }
+        return source
     }
 
     private static func flipped(_ template: String) -> String {
