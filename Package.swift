@@ -415,13 +415,14 @@ if Context.environment["TILECACHE_DOCS"] != nil {
 
 #if os(Linux)
 if Context.environment["TILECACHE_STRICT"] != nil {
-    // Only for `make test`: a module with MapKit's name and signatures, so that the adapter is compiled and its tests run
-    // where there is no MapKit.
+    // Only for `make test`: modules with the names and signatures of MapKit and SwiftUI, so that the adapter is compiled and
+    // its tests run where there are none.
     for target in package.targets where target.name.hasPrefix("TileCacheMapKit") {
-        target.dependencies.append("MapKit")
+        target.dependencies += ["MapKit", "SwiftUI"]
     }
     package.targets += [
         .target(name: "MapKit", path: "Tests/MapKitStub", swiftSettings: settings),
+        .target(name: "SwiftUI", path: "Tests/SwiftUIStub", swiftSettings: settings),
         .target(
             name: "MapKitDemo",
             dependencies: ["TileCacheMapKit", "TileCache", "MapKit"],

@@ -55,7 +55,7 @@ forbid "one file touches the cryptographic library" 'CLibcrypto|CryptoKit' \
     $(find Sources -name '*.swift' ! -name SHA256.swift)
 forbid "one file asks by URLSession, and one folder answers it" 'FoundationNetworking' \
     $(find Sources -name '*.swift' ! -name URLSessionTransport.swift ! -path 'Sources/TileCache/URLLoading/*')
-forbid "what can do without MapKit does" 'MapKit|UIKit|AppKit|CoreGraphics|ImageIO' Sources/TileCacheMapKit/Logic
+forbid "what can do without MapKit does" 'MapKit|SwiftUI|UIKit|AppKit|CoreGraphics|ImageIO' Sources/TileCacheMapKit/Logic
 forbid "one file of the proxy opens archives" 'TileArchive|TileCacheArchive' \
     $(find Sources/TileProxyServer -name '*.swift' ! -name ArchiveOfSource.swift)
 forbid "the proxy's configuration alone reads YAML" 'Yams' \

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# On Linux the strict build compiles the MapKit adapter, its tests and its example against a module with MapKit's signatures.
-# This script, which runs after it, checks the rest: the portable part compiles without MapKit, and the code that only Apple
-# platforms compile parses.
+# On Linux the strict build compiles the MapKit adapter, its tests and its example against modules with the signatures of MapKit
+# and SwiftUI. This script, which runs after it, checks the rest: the portable part compiles without them, the adapter's branch for
+# macOS compiles too, and the code that only Apple platforms compile parses.
 set -euo pipefail
 export TILECACHE_TOOLS=1
 cd "$(dirname "$0")/.."
@@ -19,6 +19,14 @@ adapter() {
     check -package-name "$name" -module-name TileCacheMapKit -enable-upcoming-feature ExistentialAny \
         -enable-upcoming-feature MemberImportVisibility -enable-upcoming-feature InternalImportsByDefault "$@"
 }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
 adapter Sources/TileCacheMapKit/*.swift Sources/TileCacheMapKit/Logic/*.swift
+# The branch for macOS, as if this were one.
+grep -q '^#if os(macOS)$' Sources/TileCacheMapKit/MapKit/CachedMapView.swift
+sed 's/^#if os(macOS)$/#if os(Linux)/' Sources/TileCacheMapKit/MapKit/CachedMapView.swift >"$work/CachedMapView.swift"
+adapter Sources/TileCacheMapKit/*.swift Sources/TileCacheMapKit/Logic/*.swift "$work/CachedMapView.swift" \
+    $(find Sources/TileCacheMapKit/MapKit -name '*.swift' ! -name CachedMapView.swift)
 swiftc -frontend -parse Examples/MapKitDemo/*.swift
 echo "check-mapkit: ok"

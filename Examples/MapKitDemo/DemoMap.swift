@@ -72,10 +72,10 @@ final class DemoMap: NSObject {
     func downloadVisible() async {
         guard let cache = caches[style]?.online else { return }
         do {
-            let box = try Self.box(of: view.region)
             let zoom = min(view.zoomLevel, cache.layout.zooms.upperBound)
             let downloader = try RegionDownloader(
-                .box(box), zooms: zoom...min(zoom + 3, cache.layout.zooms.upperBound), named: "visible", of: cache)
+                RegionShape(view.region), zooms: zoom...min(zoom + 3, cache.layout.zooms.upperBound), named: "visible",
+                of: cache)
             downloader.delegate = self
             self.downloader = downloader
             let size = try await downloader.estimateSize(samples: 8)
@@ -95,20 +95,6 @@ final class DemoMap: NSObject {
     func clear() async throws {
         try await caches[style]?.online.clear(includingRegions: true)
         overlay?.reload()
-    }
-
-    /// The box of a region; one that reaches over the antimeridian has its west east of its east.
-    static func box(of region: MKCoordinateRegion) throws -> GeoBox {
-        func wrapped(_ longitude: Double) -> Double {
-            longitude > 180 ? longitude - 360 : longitude < -180 ? longitude + 360 : longitude
-        }
-        let (center, span) = (region.center, region.span)
-        let isWorld = span.longitudeDelta >= 360
-        return try GeoBox(
-            west: isWorld ? -180 : wrapped(center.longitude - span.longitudeDelta / 2),
-            south: max(center.latitude - span.latitudeDelta / 2, -90),
-            east: isWorld ? 180 : wrapped(center.longitude + span.longitudeDelta / 2),
-            north: min(center.latitude + span.latitudeDelta / 2, 90))
     }
 }
 

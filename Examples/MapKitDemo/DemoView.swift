@@ -1,4 +1,4 @@
-#if canImport(SwiftUI) && canImport(MapKit) && !os(watchOS)
+#if canImport(Darwin) && canImport(SwiftUI) && canImport(MapKit) && !os(watchOS)
 import MapKit
 import SwiftUI
 

@@ -36,6 +36,7 @@ public struct MKMapRect: Sendable {
         self.init(origin: MKMapPoint(x: x, y: y), size: MKMapSize(width: width, height: height))
     }
     public static let world = MKMapRect(origin: MKMapPoint(), size: .world)
+    public static let null = MKMapRect(x: .infinity, y: .infinity, width: 0, height: 0)
     public var minX: Double { origin.x }
     public var minY: Double { origin.y }
     public var maxX: Double { origin.x + size.width }
@@ -95,6 +96,28 @@ open class MKTileOverlay: NSObject, MKOverlay {
     }
 }
 
+open class MKMultiPoint: NSObject {
+    private let places: UnsafeMutableBufferPointer<MKMapPoint>
+    init(places: [MKMapPoint]) {
+        self.places = .allocate(capacity: places.count)
+        _ = self.places.initialize(from: places)
+        super.init()
+    }
+    deinit { places.deallocate() }
+    // Never nil with Apple, whatever the count.
+    open func points() -> UnsafeMutablePointer<MKMapPoint> {
+        places.baseAddress ?? UnsafeMutablePointer(bitPattern: 8)!
+    }
+    open var pointCount: Int { places.count }
+}
+open class MKPolyline: MKMultiPoint, MKOverlay {
+    public convenience init(points: UnsafePointer<MKMapPoint>, count: Int) {
+        self.init(places: Array(UnsafeBufferPointer(start: points, count: count)))
+    }
+    open var coordinate: CLLocationCoordinate2D { CLLocationCoordinate2D() }
+    open var boundingMapRect: MKMapRect { .world }
+}
+
 open class MKOverlayRenderer: NSObject {
     public init(overlay: any MKOverlay) {
         self.overlay = overlay
@@ -131,6 +154,11 @@ public enum MKOverlayLevel: Int, Sendable { case aboveRoads = 0, aboveLabels }
     open var visibleMapRect = MKMapRect.world
     open var region = MKCoordinateRegion(
         center: CLLocationCoordinate2D(), span: MKCoordinateSpan(latitudeDelta: 180, longitudeDelta: 360))
+    open func setRegion(_ region: MKCoordinateRegion, animated: Bool) {
+        self.region = region
+        delegate?.mapView(self, regionDidChangeAnimated: animated)
+    }
+    open var showsUserLocation = false
     open var overlays: [any MKOverlay] { overlays(in: .aboveRoads) + overlays(in: .aboveLabels) }
     open func overlays(in level: MKOverlayLevel) -> [any MKOverlay] { levels[level] ?? [] }
     open func addOverlay(_ overlay: any MKOverlay) { addOverlay(overlay, level: .aboveLabels) }
@@ -146,4 +174,9 @@ public enum MKOverlayLevel: Int, Sendable { case aboveRoads = 0, aboveLabels }
 }
 @MainActor public protocol MKMapViewDelegate: NSObjectProtocol {
     func mapView(_ mapView: MKMapView, rendererFor overlay: any MKOverlay) -> MKOverlayRenderer
+    func mapView(_ mapView: MKMapView, regionDidChangeAnimated animated: Bool)
+}
+// Optional with Apple.
+extension MKMapViewDelegate {
+    public func mapView(_ mapView: MKMapView, regionDidChangeAnimated animated: Bool) {}
 }
