@@ -25,6 +25,23 @@ while IFS=: read -r file link; do
     exit 1
 done < <(grep -oE '\]\([^):]+\)' ./*.md Docs/*.md Docs/model/*.md Sample/*.md)
 
+# Each row of the migration's tables must name tests that exist: `NAME` in Tests/TileCacheMapKitTests, or `FOLDER/NAME`.
+rows=0
+while IFS='|' read -r _ what _ tests _; do
+    names=$(grep -oE '`[^`]+`' <<<"$tests" | tr -d '`') || {
+        echo "check-readme: Docs/migrating-from-mapcache.md names no test for$what" >&2
+        exit 1
+    }
+    for name in $names; do
+        case $name in */*) folder=${name%/*} ;; *) folder=TileCacheMapKitTests ;; esac
+        grep -rqw "func ${name##*/}" "Tests/$folder" && continue
+        echo "check-readme: Docs/migrating-from-mapcache.md names the test $name, which does not exist" >&2
+        exit 1
+    done
+    rows=$((rows + 1))
+done < <(grep '^|' Docs/migrating-from-mapcache.md | grep -vE '^\|---|\| test \|$')
+[ "$rows" -gt 50 ] || { echo "check-readme: only $rows rows found in Docs/migrating-from-mapcache.md" >&2; exit 1; }
+
 awk '
     /^<!-- run -->$/ { marked = 1; next }
     /^```sh$/ && marked { inside = 1; marked = 0; next }
