@@ -37,8 +37,16 @@ expect() {
     [ "$2" = "$3" ] || { echo "check-app: $1 resolves: $3; it should be: $2" >&2; exit 1; }
 }
 
+# The package of Docs/snippets.md, as it stands there: an app with a map alone.
+mkdir -p "$app/Sources/HikingMap"
+echo 'import TileCacheMapKit' >"$app/Sources/HikingMap/main.swift"
+awk '/^<!-- snippet: package -->$/ { marked = 1 } /^```/ { inside = marked && !inside; if (!inside) marked = 0; next }
+    inside { print }' "$root/Docs/snippets.md" >"$app/Package.swift"
+expect "an app with TileCacheMapKit alone" "swift-http-types " "$(resolved)"
+
 package "" "TileCache TileCacheMapKit TileCacheArchive TileArchive TileCacheNIO TileStore TileImaging"
 cat >"$app/Sources/App/main.swift" <<'SWIFT'
+import Foundation
 import TileArchive
 import TileCache
 import TileCacheArchive
@@ -48,7 +56,9 @@ import TileCacheNIO
 let source = try TileSource("topo", template: "https://tiles.example/{z}/{x}/{y}.png")
 print(source.name)
 do {
-    _ = try ArchiveFormat.mbtiles.open("map.mbtiles")
+    var map = MapCacheConfiguration(archive: URL(fileURLWithPath: "map.mbtiles"))
+    map.baseURL = URL(fileURLWithPath: CommandLine.arguments[1])
+    _ = try MapCache(map)
     print("opened")
 } catch let error as ArchiveError {
     print(error)
@@ -57,7 +67,7 @@ SWIFT
 expect "an app" "swift-http-types " "$(resolved)"
 
 swift build --package-path "$app" --product App >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
-said=$("$app/.build/debug/App")
+said=$("$app/.build/debug/App" "$work/cache")
 case $said in
     topo*"map.mbtiles"*MBTiles*"[unsupported]") ;;
     *) echo "check-app: the app said: $said" >&2; exit 1 ;;
