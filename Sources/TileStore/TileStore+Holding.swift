@@ -38,7 +38,13 @@ extension TileStore {
     func reload(_ ledger: Ledger, underLock: Bool) throws {
         guard let fresh = try ledger.load(underLock: underLock) else { return }
         // The folder may be another one, in the place of the one that was opened.
-        if let marker = try CacheFolder.readMarker(files) { salt.withLock { $0 = marker.salt } }
+        do {
+            if let marker = try CacheFolder.readMarker(files) { salt.withLock { $0 = marker.salt } }
+        } catch {
+            // The journal goes with the tables that were loaded, and these do not take their place.
+            ledger.demandLoad()
+            throw error
+        }
         blobs.shards.forget()
         tables.write(
             visiting: { tables, local in

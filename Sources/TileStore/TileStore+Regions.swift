@@ -18,15 +18,18 @@ extension TileStore {
                 throw TableBound.sources.error(
                     storing: "region \(region.name) of source \(region.source)", in: files.location, environment.bounds)
             }
-            if isNew { try plans.remove(region.name, folder) }
             // As with limits: the record that is there may not be on the disk.
             if isNew || isDurable {
                 var lines = LineBuffer()
                 lines.region(region)
                 try appendRecords(lines, ledger)
             }
-            // Last: a plan counts with the region that it is for.
-            if let stagedPlan { try plans.place(stagedPlan, of: region.name, folder) }
+            // Last: a plan counts with the region that it is for, and with no other.
+            if let stagedPlan {
+                try plans.place(stagedPlan, of: region.name, folder)
+            } else if isNew {
+                try plans.remove(region.name, folder)
+            }
         }
         try enforceLimits()
     }
@@ -45,10 +48,11 @@ extension TileStore {
         try hold { ledger -> Bool in
             guard tables.read({ t, _ in t.regions[name] != nil }) else { return false }
             guard let folder = try ledger.confirmFolder() else { throw replacedMeanwhile(name) }
-            try PlanFolder(files).remove(name, folder)
             var lines = LineBuffer(capacity: 128)
             lines.regionGone(name)
             try appendRemoval(lines, [], ledger)
+            // Without its region it counts no more.
+            try PlanFolder(files).remove(name, folder)
             return true
         }
     }
