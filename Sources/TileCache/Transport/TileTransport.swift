@@ -10,7 +10,8 @@ public import Foundation
 
 /// What carries a request to a server and brings the whole answer back.
 ///
-/// A transport sends what it is given and adds nothing that changes the answer: no cache of its own, no cookies, no
+/// A transport sends what it is given and adds nothing that changes the answer: no cache of its own, no cookies (unless an app
+/// configures it so: ``URLSessionTransport/init(configuration:headLimit:)``), no
 /// `Accept-Encoding` beyond the request's (or `identity`), no decompression; where the system decodes all the same, the
 /// head no longer names the coding. It follows no redirects: a 3xx is an answer like any other.
 /// Retries, back-off, coalescing and freshness are the cache's work, not its own. The one exception is a request that
