@@ -2,9 +2,9 @@ import CacheEngine
 public import TileStore
 
 #if canImport(FoundationEssentials)
-import FoundationEssentials
+public import FoundationEssentials
 #else
-import Foundation
+public import Foundation
 #endif
 
 /// Map tiles from servers, kept on disk: fresh by the rules of HTTP, there when offline, within a budget.
@@ -57,6 +57,25 @@ public final class TileCache: Sendable {
     ) throws {
         let store = try TileStore(at: path, configuration: configuration.store)
         self.init(store: store, transport: transport, configuration: configuration)
+    }
+
+    /// Opens the cache in a folder, as ``init(at:transport:configuration:)-(String,_,_)`` does.
+    ///
+    /// - Parameters:
+    ///   - folder: The cache's folder; a file URL.
+    ///   - transport: What carries the requests.
+    ///   - configuration: Limits and manners.
+    /// - Throws: `StoreError`.
+    public convenience init(
+        at folder: URL, transport: any TileTransport = URLSessionTransport(),
+        configuration: TileCacheConfiguration = TileCacheConfiguration()
+    ) throws {
+        guard folder.isFileURL else {
+            throw StoreError(
+                .invalidValue,
+                "a cache lies in a folder; the URL's scheme is \(folder.scheme ?? "missing"), expected file")
+        }
+        try self.init(at: folder.path, transport: transport, configuration: configuration)
     }
 
     /// Uses a store that is open already.
