@@ -29,6 +29,8 @@ public struct TileCacheConfiguration: Sendable {
     ///
     /// Called on any thread; must return soon.
     public var onEvent: (@Sendable (TileCacheEvent) -> Void)?
+    /// Tells downloads of the network: which kind it is (``DownloadOptions/networks``), and that it is back.
+    public var network: any NetworkMonitor = SystemNetworkMonitor()
     /// Threads for file operations that may block.
     public var fileThreads = 4
 

@@ -21,6 +21,8 @@ struct FetchOrder: Sendable {
     var isHeld = false
     /// Whether it is part of a download that some hosts' terms forbid.
     var isBulk = false
+    /// Which networks it may use; those who join it may allow more.
+    var networks = NetworkUse.any
     /// Counts what it costs.
     var meter: RequestMeter?
 }
@@ -247,6 +249,7 @@ private struct FetchRun {
                 head: request, bodyLimit: order.source.bodyLimit,
                 timeout: .nanoseconds(Int64(clamping: end - sentAt)))
             outgoing.isRedirected = isRedirected
+            outgoing.networks = order.networks.union(ticket.terms.networks)
             answer = try await cache.transport.send(outgoing)
         } catch {
             // Whatever the transport makes of being cancelled, it says nothing about the host.

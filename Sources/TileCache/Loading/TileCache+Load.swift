@@ -111,7 +111,8 @@ extension TileCache {
     ) async throws -> CachedTile {
         let flight = FlightKey(key: key, isStored: mode != .serverOnly)
         // Where a download has asked already, it goes on by these terms.
-        let terms = FetchTerms(attempts: source.attempts, timeout: source.timeout, isBulk: isBulk)
+        let terms = FetchTerms(
+            attempts: source.attempts, timeout: source.timeout, isBulk: isBulk, networks: .any)
         do {
             return try await flights.value(for: flight, priority: priority, terms: terms) { ticket in
                 let order = FetchOrder(

@@ -1,3 +1,4 @@
+import CacheEngine
 import ContentCoding
 import HTTPCaching
 public import HTTPTypes
@@ -53,6 +54,10 @@ public struct TransportRequest: Sendable {
     public var bodyLimit: Int
     /// How long the whole exchange may take.
     public var timeout: Duration
+    /// Which networks it may use: not all of them for a download whose ``DownloadOptions/networks`` say so.
+    ///
+    /// ``URLSessionTransport`` heeds it on Apple platforms; elsewhere nothing is known of networks.
+    public var networks = NetworkUse.any
     /// Whether a server's redirect has led to this host.
     ///
     /// Who stands within a network can refuse by this to be led to its neighbours.

@@ -155,6 +155,10 @@ extension URLRequest {
         httpMethod = head.method.rawValue
         // Not the deadline: on Linux a second is the least, and it is only for a pause. Long enough to never come first.
         timeoutInterval = 60 + request.longestTimeout / .seconds(1)
+        #if canImport(Darwin)
+        allowsExpensiveNetworkAccess = request.networks.allowsExpensive
+        allowsConstrainedNetworkAccess = request.networks.allowsConstrained
+        #endif
         for field in head.headerFields { addValue(field.value, forHTTPHeaderField: field.name.rawName) }
         if !head.headerFields.contains(.acceptEncoding) {
             setValue("identity", forHTTPHeaderField: "Accept-Encoding")
@@ -317,6 +321,14 @@ extension TransportError {
         // Linux has one code for all that TLS refuses; only the text below it tells.
         if error.code == .unknown, error.localizedDescription.contains("SSL") {
             self.init(.tls, "\(host): no trusted encryption", cause: error)
+            return
+        }
+        #endif
+        #if canImport(Darwin)
+        // Nothing was sent, since the request or the app's configuration does not allow the network: the host is not to blame.
+        if error.networkUnavailableReason != nil {
+            self.init(.connection, "\(host): the network in use is not allowed for this request", cause: error)
+            isUnasked = true
             return
         }
         #endif

@@ -11,9 +11,10 @@ public protocol RegionDownloaderDelegate: AnyObject {
     /// 100 is told only when every tile is there, and then last, before
     /// ``regionDownloader(_:didFinish:)-(_,DownloadReport)``.
     func regionDownloader(_ downloader: RegionDownloader, didReach percentage: Double)
-    /// The server is away, or asks to be left alone: the download waits for it.
+    /// The download waits: the server is away or asks to be left alone, or the network is one that `DownloadOptions.networks`
+    /// does not allow.
     ///
-    /// What it said last; called once for each time that it is away.
+    /// What the server said last, or which network it is; called once for each time that it waits.
     func regionDownloader(_ downloader: RegionDownloader, isWaitingBecause reason: TileCacheError)
     /// It is over: `DownloadReport.verdict` tells whether everything is there, and if not, what is missing and why.
     func regionDownloader(_ downloader: RegionDownloader, didFinish report: DownloadReport)

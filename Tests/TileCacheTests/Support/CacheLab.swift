@@ -13,6 +13,7 @@ final class CacheLab: Sendable {
     let files: SimulatedFileSystem
     let store: TileStore
     let cache: TileCache
+    let network = ScriptedNetwork()
     private let seen = Locked<[TileCacheEvent]>([])
 
     init(recordsChanges: Bool = false, _ change: (inout TileCacheConfiguration) -> Void = { _ in }) throws {
@@ -21,6 +22,7 @@ final class CacheLab: Sendable {
         var configuration = TileCacheConfiguration()
         let seen = self.seen
         configuration.onEvent = { event in seen.withLock { $0.append(event) } }
+        configuration.network = network
         change(&configuration)
         store = try TileStore(environment: clock.manual.environment(files), configuration: configuration.store)
         cache = TileCache(
