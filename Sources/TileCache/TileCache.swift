@@ -41,6 +41,7 @@ public final class TileCache: Sendable {
     /// For what is no tile.
     let resources: ResourceParts
     let running = DownloadRegistry()
+    private let pressure: MemoryPressure
 
     /// Opens the cache in a folder; makes it if it is missing.
     ///
@@ -105,6 +106,7 @@ public final class TileCache: Sendable {
         health = OriginHealth(.tiles(configuration.backoff), ticks: clock.ticks, random: clock.random)
         resources = ResourceParts(isShared: configuration.isShared)
         userAgent = configuration.userAgent ?? UserAgent.standard
+        pressure = MemoryPressure { [weak store] in store?.trimMemory() }
     }
 
     /// Gives up what is under way and closes the store.
@@ -133,6 +135,12 @@ public final class TileCache: Sendable {
     package func onFileThread<R: Sendable>(_ body: @escaping @Sendable () throws -> R) async throws -> R {
         try await pool.run(body)
     }
+
+    /// Gives up the tiles' bytes that are kept in memory; they are read from the disk when they are wanted again.
+    ///
+    /// On Apple platforms it is done by itself when the system says that memory is short. Tiles that could not be stored are kept:
+    /// see ``TileCacheEvent/notStored(_:_:)``.
+    public func trimMemory() { store.trimMemory() }
 
     /// Lets everything that failed lately be tried again at once.
     ///

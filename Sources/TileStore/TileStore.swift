@@ -130,6 +130,11 @@ public final class TileStore: Sendable {
         commit.withLock { $0.close() }
     }
 
+    /// Gives up the bytes of blobs that are kept in memory; they are read from the disk when they are wanted again.
+    ///
+    /// For when memory is short. What the manifest says stays in memory.
+    public func trimMemory() { memory.removeAll() }
+
     /// A fingerprint of a text, salted with the cache's own salt: tells values apart without keeping them.
     public func fingerprint(of text: String) -> Fingerprint {
         var bytes = Array(salt.withLock { $0 }.utf8)
