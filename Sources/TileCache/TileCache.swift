@@ -41,6 +41,8 @@ public final class TileCache: Sendable {
     /// For what is no tile.
     let resources: ResourceParts
     let running = DownloadRegistry()
+    /// Shut while it is suspended: downloads begin nothing.
+    let suspension = PauseGate()
     private let pressure: MemoryPressure
 
     /// Opens the cache in a folder; makes it if it is missing.
@@ -141,6 +143,26 @@ public final class TileCache: Sendable {
     /// On Apple platforms it is done by itself when the system says that memory is short. Tiles that could not be stored are kept:
     /// see ``TileCacheEvent/notStored(_:_:)``.
     public func trimMemory() { store.trimMemory() }
+
+    /// Gives up the cache's file locks, and takes none before ``resume()``.
+    ///
+    /// For an app whose cache lies in a container that it shares with its extensions (``folder(inAppGroup:named:in:)``): the system
+    /// ends an app that holds a file's lock there when it is suspended. Blocks for as long as something is being stored, some
+    /// milliseconds. Downloads begin no further tiles. Tiles are loaded and served as ever; what is to be stored waits for
+    /// `lockWait` of the store's configuration, not counting the time for which the system has stopped the process, and counts as
+    /// not stored after that. A cache may be closed while it is suspended. Locks of MBTiles files are not the cache's.
+    public func suspend() {
+        suspension.close()
+        store.suspend()
+    }
+
+    /// Goes on after ``suspend()``; does nothing if it is not suspended.
+    public func resume() {
+        store.resume()
+        // Nobody was asked meanwhile: that costs no patience.
+        for download in running.all { download.forgetWait() }
+        suspension.open()
+    }
 
     /// Lets everything that failed lately be tried again at once.
     ///

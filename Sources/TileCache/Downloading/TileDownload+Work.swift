@@ -76,9 +76,9 @@ extension TileDownload {
         return isToGoOn
     }
 
-    /// Waits while it is paused, and while the network may not be used.
+    /// Waits while the cache is suspended, while it is paused, and while the network may not be used.
     private func passGates() async {
-        let gates = [gate, network]
+        let gates = [cache.suspension, gate, network]
         // One may be closed while another is waited for.
         while !Task.isCancelled, let closed = gates.first(where: \.isClosed) { await closed.pass() }
     }
@@ -236,8 +236,7 @@ extension TileDownload {
     private func mayUseNetwork() {
         if state.withLock({ $0.networkObstacle != nil }) {
             // The time that it has waited for the network costs no patience.
-            let now = cache.clock.ticks()
-            state.withLock { $0.lastAnswer = now }
+            forgetWait()
             setNetworkObstacle(nil)
         }
         network.open()

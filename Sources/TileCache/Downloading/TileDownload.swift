@@ -166,9 +166,14 @@ public final class TileDownload: Sendable {
 
     /// Goes on after ``pause()``.
     public func resume() {
+        forgetWait()
+        gate.open()
+    }
+
+    /// Counts ``DownloadOptions/patience`` from now on.
+    func forgetWait() {
         let now = cache.clock.ticks()
         state.withLock { $0.lastAnswer = now }
-        gate.open()
     }
 
     /// Ends it; what is settled stays.
