@@ -41,6 +41,8 @@ public final class TileCache: Sendable {
     /// For what is no tile.
     let resources: ResourceParts
     let running = DownloadRegistry()
+    /// What events have told of evictions.
+    let toldEvictions: Locked<RemovalReport>
     /// Shut while it is suspended: downloads begin nothing.
     let suspension = PauseGate()
     private let pressure: MemoryPressure
@@ -108,6 +110,7 @@ public final class TileCache: Sendable {
         health = OriginHealth(.tiles(configuration.backoff), ticks: clock.ticks, random: clock.random)
         resources = ResourceParts(isShared: configuration.isShared)
         userAgent = configuration.userAgent ?? UserAgent.standard
+        toldEvictions = Locked(store.evictedHere)
         pressure = MemoryPressure { [weak store] in store?.trimMemory() }
     }
 

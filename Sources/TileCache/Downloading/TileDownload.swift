@@ -115,6 +115,7 @@ public final class TileDownload: Sendable {
             return
         }
         state.withLock { $0.number = number }
+        cache.tell(.downloadBegan(event(number)))
         let task = Task(priority: .utility) { await self.run() }
         let isEnded = state.withLock { state -> Bool in
             if !state.isOver { state.task = task }
@@ -325,7 +326,7 @@ public final class TileDownload: Sendable {
     private static let lookedUpOneByOne = 65_536
 
     private func finish() {
-        let (watchers, number) = state.withLock { state in
+        let (watchers, number, report) = state.withLock { state in
             let pending = state.report.progress.pending
             if state.report.stoppedBy == nil, pending > 0 {
                 if state.isOutOfBudget(options) {
@@ -343,10 +344,18 @@ public final class TileDownload: Sendable {
             state.deferred = []
             defer { state.watchers = [:] }
             for watcher in state.watchers.values { watcher.yield(state.report.progress) }
-            return (Array(state.watchers.values), state.number)
+            return (Array(state.watchers.values), state.number, state.report)
+        }
+        if let number {
+            cache.running.leave(number)
+            cache.tell(.downloadEnded(event(number), report))
         }
         for watcher in watchers { watcher.finish() }
-        if let number { cache.running.leave(number) }
+    }
+
+    private func event(_ number: UInt64) -> DownloadEvent {
+        let total = state.withLock { $0.report.progress.total }
+        return DownloadEvent(number: number, source: source.name, region: plan?.region, tiles: total)
     }
 }
 

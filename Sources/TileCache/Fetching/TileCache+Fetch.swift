@@ -250,7 +250,7 @@ private struct FetchRun {
                 timeout: .nanoseconds(Int64(clamping: end - sentAt)))
             outgoing.isRedirected = isRedirected
             outgoing.networks = order.networks.union(ticket.terms.networks)
-            answer = try await cache.transport.send(outgoing)
+            answer = try await cache.send(outgoing, for: order.key)
         } catch {
             // Whatever the transport makes of being cancelled, it says nothing about the host.
             if Task.isCancelled { throw CancellationError() }
@@ -277,6 +277,7 @@ private struct FetchRun {
     private mutating func carryOut(_ job: TileJob) async throws {
         let (store, held, key) = (cache.store, cache.held, order.key)
         let outcome = try await cache.pool.run { job.perform(key, store, held) }
+        cache.tellOfEvictions()
         // Somebody stored another tile since: that one counts.
         found = outcome.current.map { CachedTile($0, origin: .revalidated) }
         if outcome.isGone { notStored = forbidsStoring(host) }

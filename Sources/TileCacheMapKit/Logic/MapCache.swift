@@ -146,8 +146,11 @@ public final class MapCache: MapCaching {
     /// Reads the disk at most. Nothing with `LoadMode.serverOnly`.
     public func cachedData(for tile: TileAddress) -> Data? {
         guard configuration.loadMode != .serverOnly, let key = key(tile),
-            let stored = (try? cache.store.read(key)) ?? nil, state(of: stored.entry).content == .picture
+            let stored = (try? cache.store.read(key)) ?? nil
         else { return nil }
+        let state = state(of: stored.entry)
+        guard state.content == .picture else { return nil }
+        cache.tell(.hit(key, isStale: state.isStale))
         return try? plain(CachedTile(stored: stored), tile)
     }
 
