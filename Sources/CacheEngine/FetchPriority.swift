@@ -21,11 +21,16 @@ package struct FetchTerms: Sendable {
     package var timeout = Duration.zero
     /// Whether it is only part of a download, which some hosts' terms forbid.
     package var isBulk = true
+    /// Which networks it may use.
+    package var networks = NetworkUse.unmetered
 
-    package init(attempts: Int = 0, timeout: Duration = .zero, isBulk: Bool = true) {
+    package init(
+        attempts: Int = 0, timeout: Duration = .zero, isBulk: Bool = true, networks: NetworkUse = .unmetered
+    ) {
         self.attempts = attempts
         self.timeout = timeout
         self.isBulk = isBulk
+        self.networks = networks
     }
 
     /// Makes them as generous as the more generous of two.
@@ -33,6 +38,7 @@ package struct FetchTerms: Sendable {
         attempts = max(attempts, other.attempts)
         timeout = max(timeout, other.timeout)
         isBulk = isBulk && other.isBulk
+        networks = networks.union(other.networks)
     }
 }
 

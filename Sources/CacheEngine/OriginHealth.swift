@@ -105,7 +105,7 @@ package struct OriginState: Equatable {
     private var openings = 0
     /// Until when it asked to be left alone, and when it did.
     private var pause: (until: UInt64, since: UInt64) = (0, 0)
-    /// When it last gave an answer that was no failure.
+    /// When it last gave an answer that was no failure, or the network came back.
     private var answeredAt: UInt64 = 0
     /// What the last failure was.
     package private(set) var last = OriginFailure.unreachable
@@ -153,6 +153,17 @@ package struct OriginState: Equatable {
         if case .open(until: pause.until) = state, (sentAt ?? 0) <= pause.since { return }
         self = OriginState()
         answeredAt = now
+    }
+
+    /// The network is back: that nothing came before says nothing of the origin any more.
+    ///
+    /// A pause that the origin asked for goes on, and so does one after answers that were errors.
+    fileprivate mutating func networkIsBack(at now: UInt64) {
+        guard last == .unreachable else { return }
+        let asked = pause
+        self = OriginState()
+        answeredAt = now
+        if asked.until > now { (pause, state) = (asked, .open(until: asked.until)) }
     }
 
     /// A probe was given up before anything was known: if it is the one that is out, the next one tries.
@@ -520,6 +531,17 @@ package final class OriginHealth: Sendable {
             let last = state.lastProbe
             state = State()
             state.lastProbe = last
+        }
+    }
+
+    /// Lets origins and questions be tried again at once that gave no answer, as when the network is back.
+    ///
+    /// What an origin answered, or asked for by `Retry-After`, counts on.
+    package func forgetUnreachable() {
+        let now = ticks()
+        state.withLock { state in
+            for index in state.origins.indices { state.origins.values[index].networkIsBack(at: now) }
+            state.questions = state.questions.filter { $0.value.last != .unreachable }
         }
     }
 

@@ -23,7 +23,7 @@ extension TileCache {
     /// - Parameters:
     ///   - name: The cache's name: 1 to 64 characters of `A-Z a-z 0-9 . _ -`.
     ///   - place: Where it is kept.
-    /// - Returns: Its path, for ``init(at:transport:configuration:)``.
+    /// - Returns: Its path, for ``init(at:transport:configuration:)-(String,_,_)``.
     /// - Throws: `StoreError` for a name that is none; what the system says if the folder cannot be made.
     public static func folder(named name: String = "Tiles", in place: Place = .support) throws -> String {
         let name = try SourceName(name).description
@@ -38,25 +38,80 @@ extension TileCache {
             base.appendPathComponent(programName(), isDirectory: true)
         }
         #endif
-        var folder = base.appendingPathComponent(name, isDirectory: true)
-        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
-        if place == .support {
-            // Tiles can be had again; and a map that runs in the background needs them while the device is locked.
-            var values = URLResourceValues()
-            values.isExcludedFromBackup = true
-            try folder.setResourceValues(values)
-            #if !os(macOS)
-            try FileManager.default.setAttributes(
-                [.protectionKey: FileProtectionType.completeUntilFirstUserAuthentication], ofItemAtPath: folder.path)
-            #endif
-        }
+        let folder = base.appendingPathComponent(name, isDirectory: true)
+        try make(folder, in: place)
         return folder.path
         #else
         let folder = path(
             named: name, in: place, environment: ProcessInfo.processInfo.environment, home: NSHomeDirectory(),
             program: programName())
-        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        try make(URL(fileURLWithPath: folder, isDirectory: true), in: place)
         return folder
+        #endif
+    }
+
+    /// The folder of a cache that an app shares with its extensions: in the container of an app group.
+    ///
+    /// Made if it is missing. The system ends an app that holds a file's lock in such a container when it is suspended: see
+    /// ``TileCache/suspend()``. Not run on an Apple platform yet.
+    /// - Parameters:
+    ///   - group: The group's identifier, such as `group.org.example.maps`.
+    ///   - name: The cache's name: 1 to 64 characters of `A-Z a-z 0-9 . _ -`.
+    ///   - place: Where in the container it is kept. What is said of ``Place`` holds: `support` is excluded from backups, `caches`
+    ///     may be emptied by the system.
+    /// - Returns: Its path, for ``init(at:transport:configuration:)-(String,_,_)``.
+    /// - Throws: `StoreError` for a name that is none, and if the app has no such group: it says what to do. Always where there
+    ///   are no app groups, as on Linux.
+    public static func folder(
+        inAppGroup group: String, named name: String = "Tiles", in place: Place = .support
+    ) throws -> String {
+        #if canImport(Darwin)
+        let container = FileManager.default.containerURL(forSecurityApplicationGroupIdentifier: group)
+        #else
+        let container: URL? = nil
+        #endif
+        return try folder(inContainer: container, of: group, named: name, in: place)
+    }
+
+    /// - Parameter container: The group's; `nil` if the system knows none.
+    static func folder(inContainer container: URL?, of group: String, named name: String, in place: Place) throws
+        -> String
+    {
+        let name = try SourceName(name).description
+        guard let container else { throw StoreError(.invalidValue, noGroup(group)) }
+        let base = place == .support ? "Library/Application Support" : "Library/Caches"
+        let folder = container.appendingPathComponent(base, isDirectory: true)
+            .appendingPathComponent(name, isDirectory: true)
+        // macOS names a container for every group, also for one that the app has no part in.
+        do { try make(folder, in: place) } catch {
+            throw StoreError(.invalidValue, "\(noGroup(group)) (\(folder.path): \(error.localizedDescription))")
+        }
+        return folder.path
+    }
+
+    private static func noGroup(_ group: String) -> String {
+        #if canImport(Darwin)
+        "the app group \(group) cannot be used: add it under App Groups (com.apple.security.application-groups) to the app and to "
+            + "each extension that opens the cache, and sign them with profiles that have it"
+        #else
+        "the app group \(group) cannot be used: this system has no app groups; use TileCache.folder(named:in:), or name a folder"
+        #endif
+    }
+
+    /// Makes a cache's folder, if it is missing, with what the system is to know of it.
+    private static func make(_ folder: URL, in place: Place) throws {
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        #if canImport(Darwin)
+        guard place == .support else { return }
+        // Tiles can be had again; and a map that runs in the background needs them while the device is locked.
+        var marked = folder
+        var values = URLResourceValues()
+        values.isExcludedFromBackup = true
+        try marked.setResourceValues(values)
+        #if !os(macOS)
+        try FileManager.default.setAttributes(
+            [.protectionKey: FileProtectionType.completeUntilFirstUserAuthentication], ofItemAtPath: folder.path)
+        #endif
         #endif
     }
 

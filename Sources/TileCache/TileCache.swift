@@ -2,9 +2,9 @@ import CacheEngine
 public import TileStore
 
 #if canImport(FoundationEssentials)
-import FoundationEssentials
+public import FoundationEssentials
 #else
-import Foundation
+public import Foundation
 #endif
 
 /// Map tiles from servers, kept on disk: fresh by the rules of HTTP, there when offline, within a budget.
@@ -41,6 +41,11 @@ public final class TileCache: Sendable {
     /// For what is no tile.
     let resources: ResourceParts
     let running = DownloadRegistry()
+    /// What events have told of evictions.
+    let toldEvictions: Locked<RemovalReport>
+    /// Shut while it is suspended: downloads begin nothing.
+    let suspension = PauseGate()
+    private let pressure: MemoryPressure
 
     /// Opens the cache in a folder; makes it if it is missing.
     ///
@@ -57,6 +62,25 @@ public final class TileCache: Sendable {
     ) throws {
         let store = try TileStore(at: path, configuration: configuration.store)
         self.init(store: store, transport: transport, configuration: configuration)
+    }
+
+    /// Opens the cache in a folder, as ``init(at:transport:configuration:)-(String,_,_)`` does.
+    ///
+    /// - Parameters:
+    ///   - folder: The cache's folder; a file URL.
+    ///   - transport: What carries the requests.
+    ///   - configuration: Limits and manners.
+    /// - Throws: `StoreError`.
+    public convenience init(
+        at folder: URL, transport: any TileTransport = URLSessionTransport(),
+        configuration: TileCacheConfiguration = TileCacheConfiguration()
+    ) throws {
+        guard folder.isFileURL else {
+            throw StoreError(
+                .invalidValue,
+                "a cache lies in a folder; the URL's scheme is \(folder.scheme ?? "missing"), expected file")
+        }
+        try self.init(at: folder.path, transport: transport, configuration: configuration)
     }
 
     /// Uses a store that is open already.
@@ -86,6 +110,8 @@ public final class TileCache: Sendable {
         health = OriginHealth(.tiles(configuration.backoff), ticks: clock.ticks, random: clock.random)
         resources = ResourceParts(isShared: configuration.isShared)
         userAgent = configuration.userAgent ?? UserAgent.standard
+        toldEvictions = Locked(store.evictedHere)
+        pressure = MemoryPressure { [weak store] in store?.trimMemory() }
     }
 
     /// Gives up what is under way and closes the store.
@@ -113,6 +139,32 @@ public final class TileCache: Sendable {
     /// Runs what may block on one of the cache's own threads.
     package func onFileThread<R: Sendable>(_ body: @escaping @Sendable () throws -> R) async throws -> R {
         try await pool.run(body)
+    }
+
+    /// Gives up the tiles' bytes that are kept in memory; they are read from the disk when they are wanted again.
+    ///
+    /// On Apple platforms it is done by itself when the system says that memory is short. Tiles that could not be stored are kept:
+    /// see ``TileCacheEvent/notStored(_:_:)``.
+    public func trimMemory() { store.trimMemory() }
+
+    /// Gives up the cache's file locks, and takes none before ``resume()``.
+    ///
+    /// For an app whose cache lies in a container that it shares with its extensions (``folder(inAppGroup:named:in:)``): the system
+    /// ends an app that holds a file's lock there when it is suspended. Blocks for as long as something is being stored, some
+    /// milliseconds. Downloads begin no further tiles. Tiles are loaded and served as ever; what is to be stored waits for
+    /// `lockWait` of the store's configuration, not counting the time for which the system has stopped the process, and counts as
+    /// not stored after that. A cache may be closed while it is suspended. Locks of MBTiles files are not the cache's.
+    public func suspend() {
+        suspension.close()
+        store.suspend()
+    }
+
+    /// Goes on after ``suspend()``; does nothing if it is not suspended.
+    public func resume() {
+        store.resume()
+        // Nobody was asked meanwhile: that costs no patience.
+        for download in running.all { download.forgetWait() }
+        suspension.open()
     }
 
     /// Lets everything that failed lately be tried again at once.

@@ -25,10 +25,14 @@ public struct TileCacheConfiguration: Sendable {
     public var userAgent: String?
     /// Hosts that may be asked for whole regions although their terms forbid it to the public, because yours allow it.
     public var bulkAllowedHosts: Set<String> = []
-    /// Called when something went wrong that no caller was told of: a tile that could not be stored, a refresh that failed.
+    /// Told of everything that the cache does: hits, misses, requests, evictions, downloads, and what went wrong without being
+    /// anybody's answer (``TileCacheEvent/isTrouble``).
     ///
-    /// Called on any thread; must return soon.
+    /// Called on any thread, within what it tells of; must return soon. On Apple platforms `TileCacheLog` writes it to the system's
+    /// log.
     public var onEvent: (@Sendable (TileCacheEvent) -> Void)?
+    /// Tells downloads of the network: which kind it is (``DownloadOptions/networks``), and that it is back.
+    public var network: any NetworkMonitor = SystemNetworkMonitor()
     /// Threads for file operations that may block.
     public var fileThreads = 4
 
@@ -44,27 +48,4 @@ public struct TileCacheConfiguration: Sendable {
 
     /// The defaults.
     public init() {}
-}
-
-/// What went wrong, or was noticed, without being anybody's answer.
-public enum TileCacheEvent: Sendable {
-    /// A tile was fetched and returned, but could not be stored: a full disk, a cache that another process holds, a tile
-    /// larger than the whole capacity.
-    ///
-    /// It is kept in memory for five minutes at most, 16 MiB of such tiles in all, so that not every look is a request.
-    case notStored(TileKey, any Error)
-    /// A stored tile could not be read, and the server was asked instead: a failing disk.
-    case notRead(TileKey, any Error)
-    /// A refresh in the background failed; the stale tile stays.
-    case refreshFailed(TileKey, any Error)
-    /// A server's `Date` lies more than a minute after the time of this machine: one of the two clocks is wrong.
-    ///
-    /// The answer counts as made when it was received. Reported once an hour for each host.
-    case dateInFuture(TileKey, host: String, seconds: Int)
-    /// What is kept of a region's download cannot be read: a damaged file, or one of a newer program.
-    ///
-    /// The file in `downloads/` is left alone; ``TileCache/downloads()`` passes it over.
-    case planNotRead(file: String, any Error)
-    /// A region is complete, and what was kept of its download could not be removed; the next download removes it.
-    case planNotRemoved(region: String, any Error)
 }

@@ -1,21 +1,44 @@
 // Holding the lock, and following what other processes write.
 extension TileStore {
     /// Runs a body with the cache's lock held and everything read that other processes have written.
-    func hold<R>(_ body: (Ledger) throws -> R) throws -> R {
+    ///
+    /// - Parameter compaction: The lock that the caller holds already, if it does.
+    func hold<R>(within compaction: CompactionLock? = nil, _ body: (Ledger) throws -> R) throws -> R {
         guard !isReadOnly else {
             throw StoreError(.readOnly, "\(files.location) is open for reading alone; nothing can be changed in it")
         }
-        return try commit.withLock { ledger in try hold(ledger, body) }
+        guard let compaction else { return try commit.withLock { ledger in try hold(ledger, body) } }
+        return try withLedger(within: compaction) { ledger in try hold(ledger, isWithin: true, body) }
+    }
+
+    /// Runs a body with the ledger, for a caller that holds `compact.lock`.
+    ///
+    /// Whoever has the ledger may be waiting for the end of a suspension, and that for the caller: so while the store is suspended
+    /// nobody is waited for here.
+    ///
+    /// - Throws: `StoreError.Code.locked` if the store is suspended.
+    func withLedger<R>(within compaction: CompactionLock, _ body: (Ledger) throws -> R) throws -> R {
+        var pause: UInt64 = 20_000
+        while true {
+            if let result = try commit.tryWithLock({ ledger in try body(ledger) }) { return result }
+            guard !gate.isShut else { throw StoreError.suspended(files.location) }
+            environment.pause(pause)
+            pause = min(pause * 2, 500_000)
+        }
     }
 
     /// The same for a thread that has the ledger already.
     ///
-    /// - Parameter appendsOnly: As in ``Ledger/acquire(wait:folderIsNew:appendsOnly:)``.
+    /// - Parameters:
+    ///   - appendsOnly: As in ``Ledger/acquire(wait:folderIsNew:appendsOnly:isWithin:)``.
+    ///   - isWithin: As there.
     @inline(__always)
-    func hold<R>(_ ledger: Ledger, appendsOnly: Bool = false, _ body: (Ledger) throws -> R) throws -> R {
+    func hold<R>(
+        _ ledger: Ledger, appendsOnly: Bool = false, isWithin: Bool = false, _ body: (Ledger) throws -> R
+    ) throws -> R {
         do {
             guard !ledger.isClosed else { throw closedError }
-            try ledger.acquire(wait: configuration.lockWait, appendsOnly: appendsOnly)
+            try ledger.acquire(wait: configuration.lockWait, appendsOnly: appendsOnly, isWithin: isWithin)
             defer { ledger.release() }
             if try !ledger.advance(.live(tables), underLock: true) { try reload(ledger, underLock: true) }
             if try ledger.hasLostJournal() { try replaceManifest(ledger) }

@@ -40,6 +40,8 @@ public final class TileStore: Sendable {
     let environment: StoreEnvironment
     let configuration: StoreConfiguration
     let files: any FileSystem
+    /// Shut while the store is suspended.
+    let gate = LockGate()
     /// What this process has evicted.
     let evicted = Locked(RemovalReport())
     /// The folder's, for fingerprints; another one once the folder has been replaced.
@@ -74,7 +76,7 @@ public final class TileStore: Sendable {
         blobs = BlobFolder(files, isDurable: isDurable, random: environment.random)
         let ledger = Ledger(
             environment: environment, durable: isDurable,
-            usesImages: configuration.indexImages != .never)
+            usesImages: configuration.indexImages != .never, gate: gate)
         do {
             let marker = try CacheFolder.open(environment, configuration, ledger)
             salt = Locked(marker.salt)
@@ -123,8 +125,9 @@ public final class TileStore: Sendable {
 
     /// Writes down what is pending and gives up the files.
     ///
-    /// Later calls throw `StoreError.Code.closed`.
+    /// Later calls throw `StoreError.Code.closed`. While it is suspended nothing is written: at most ten seconds' access times are lost.
     public func close() throws {
+        guard !gate.close() else { return simulateKill() }
         let isOpen = commit.withLock { !$0.isClosed }
         guard isOpen else { return }
         maintenance?.stop()
@@ -140,6 +143,22 @@ public final class TileStore: Sendable {
 
     var closedError: StoreError { StoreError(.closed, "the store of \(files.location) is closed") }
 
+    /// Gives up the cache's locks, and takes none before ``resume()``.
+    ///
+    /// For an app that is about to be suspended by the system: one that then holds a file's lock in a container that it shares with
+    /// its extensions is ended, and meanwhile other processes would wait. When it returns, this store holds none. It blocks for as long
+    /// as something is being changed, some milliseconds; a compaction that is under way is given up and made later.
+    ///
+    /// Reading goes on, and sees what other processes write. What changes something, calls of other threads included, waits as it
+    /// does for another process, for ``StoreConfiguration/lockWait``, and then throws `StoreError.Code.locked`; time for which the
+    /// system has stopped the process does not count. Calling it again does nothing.
+    public func suspend() { gate.shut() }
+
+    /// Takes locks again, after ``suspend()``.
+    ///
+    /// What has waited goes on. Does nothing in a store that is not suspended.
+    public func resume() { gate.open() }
+
     /// Gives up handles and locks as the death of the process would, and writes nothing.
     package func simulateKill() {
         maintenance?.stop(abandoning: true)
@@ -150,6 +169,11 @@ public final class TileStore: Sendable {
         tables.forEachLocal { $0.isClosed = true }
         commit.withLock { $0.close() }
     }
+
+    /// Gives up the bytes of blobs that are kept in memory; they are read from the disk when they are wanted again.
+    ///
+    /// For when memory is short. What the manifest says stays in memory.
+    public func trimMemory() { memory.removeAll() }
 
     /// A fingerprint of a text, salted with the cache's own salt: tells values apart without keeping them.
     public func fingerprint(of text: String) -> Fingerprint {

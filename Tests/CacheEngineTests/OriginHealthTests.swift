@@ -281,10 +281,10 @@ struct OriginHealthTests {
 
         func fail(
             _ question: Int, _ origin: String = "a", _ blame: OriginSetback.Blame = .none, retryAfter: Duration? = nil,
-            sentAt: UInt64? = nil, probe: UInt64? = nil
+            sentAt: UInt64? = nil, probe: UInt64? = nil, _ failure: OriginFailure = .status(500)
         ) {
             health.judge(
-                origin, question, .failed(OriginSetback(blame, .status(500), retryAfter: retryAfter)), sentAt: sentAt,
+                origin, question, .failed(OriginSetback(blame, failure, retryAfter: retryAfter)), sentAt: sentAt,
                 probe: probe)
         }
     }
@@ -370,6 +370,41 @@ struct OriginHealthTests {
         #expect(lab.health.leave(for: "a", 9) == .ask)
         lab.fail(7, "a", .unconnected, sentAt: lab.clock.ticks)
         #expect(lab.health.leave(for: "a", 9) != .ask)
+    }
+
+    @Test func whenTheNetworkIsBackOnlyWhatGaveNoAnswerIsForgotten() {
+        let lab = Lab(tiles)
+        lab.fail(1, "away", .unconnected, .unreachable)
+        lab.fail(2, "away", .silent, .unreachable)
+        lab.fail(3, "asks", retryAfter: .seconds(100))
+        lab.fail(4, "failing", .error)
+        // It asked for a pause, and was away too when it was asked all the same.
+        lab.fail(5, "both", retryAfter: .seconds(100))
+        lab.fail(6, "both", .unconnected, .unreachable)
+        #expect(lab.health.wait(forOrigin: "away") != nil && lab.health.wait(for: 2) != nil)
+        lab.health.forgetUnreachable()
+        #expect(lab.health.wait(forOrigin: "away") == nil && lab.health.wait(for: 2) == nil)
+        #expect(lab.health.leave(for: "away") == .ask)
+        #expect(lab.health.wait(forOrigin: "asks")?.until == lab.clock.ticks + 100 * second)
+        #expect(lab.health.wait(for: 3)?.until == lab.clock.ticks + 100 * second)
+        #expect(lab.health.wait(for: 4) != nil)
+        #expect(lab.health.wait(forOrigin: "both")?.until == lab.clock.ticks + 100 * second)
+    }
+
+    /// One that was sent before the network was back failed for want of it.
+    @Test func whatWasSentBeforeTheNetworkWasBackSaysNothingWhenItFails() throws {
+        let lab = Lab(tiles)
+        lab.fail(1, "a", .unconnected, .unreachable)
+        lab.clock.advance(seconds: 100)
+        let probe = try #require(lab.health.leave(for: "a").probe)
+        let sentAt = lab.clock.ticks
+        lab.clock.advance(seconds: 1)
+        lab.health.forgetUnreachable()
+        lab.clock.advance(seconds: 1)
+        lab.fail(1, "a", .unconnected, sentAt: sentAt, probe: probe, .unreachable)
+        #expect(lab.health.leave(for: "a") == .ask)
+        lab.fail(1, "a", .unconnected, sentAt: lab.clock.ticks, .unreachable)
+        #expect(lab.health.leave(for: "a") != .ask)
     }
 
     @Test func itStaysBoundedAndKeepsTheLongestWaits() {

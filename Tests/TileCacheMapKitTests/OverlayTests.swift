@@ -258,6 +258,18 @@ struct RendererTests {
         #expect(renderer.pictures(try tile(6, 6, 8), size: 256) == ["5/3/4"])
     }
 
+    @Test func picturesThatWereGivenUpAreDecodedAgain() throws {
+        let lab = try MapLab()
+        let one = try tile(5, 3, 4)
+        try lab.put(one)
+        let renderer = WatchedRenderer(overlay: CachedTileOverlay(lab.map))
+        #expect(renderer.pictures(one) == ["5/3/4"])
+        renderer.trimMemory()
+        #expect(renderer.pictureMemoryUse == 0)
+        #expect(renderer.pictures(one) == ["5/3/4"])
+        #expect(renderer.pictureMemoryUse == 256 * 256 * 4)
+    }
+
     @Test func aSwitchOfSourcesAndAReloadDrawEverythingAnew() async throws {
         let lab = try MapLab()
         let one = try tile(5, 3, 4)

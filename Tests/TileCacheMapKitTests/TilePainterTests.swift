@@ -379,6 +379,22 @@ struct TilePainterTests {
         #expect(lab.draw(one) == [path(one)])
     }
 
+    @Test func givingUpPicturesForgetsNoFailureAndAsksForNothing() async throws {
+        let lab = try PainterLab()
+        let (one, missing) = (try tile(5, 3, 4), try tile(5, 9, 9))
+        try lab.lab.put(one)
+        lab.lab.server.script { _ in throw TransportError(.bodyTooLarge, "the body is larger than allowed") }
+        lab.draw(missing)
+        await lab.settle()
+        let (asked, drawn) = (lab.lab.server.requests.count, lab.draw(one))
+        lab.painter.trimMemory()
+        #expect(lab.painter.memoryUse == 0)
+        #expect(lab.draw(one) == drawn && !drawn.isEmpty)
+        lab.draw(missing)
+        await lab.settle()
+        #expect(lab.lab.server.requests.count == asked)
+    }
+
     @Test func aPlaceAcrossTheAntimeridianIsDrawnAgainWhereItIs() async throws {
         let lab = try PainterLab()
         let side = PlaneRect.world / 4

@@ -266,4 +266,21 @@ struct URLProtocolTests {
         try await rig.close()
     }
     #endif
+
+    /// An app that uses one configuration for its client and for the cache had the cache ask itself, and wait for itself.
+    @Test func aTransportWithTheClientsConfigurationAsksTheServer() async throws {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("url-\(UUID().uuidString)").path
+        let origin = try await LocalOrigin.start { _ in LocalAnswer(.ok, [.cacheControl: "max-age=60"], text: "{}") }
+        let configuration = URLSessionConfiguration.ephemeral
+        configuration.protocolClasses = [TileCacheURLProtocol.self] + (configuration.protocolClasses ?? [])
+        let cache = try TileCache(at: folder, transport: URLSessionTransport(configuration: configuration))
+        TileCacheURLProtocol.use(cache, for: [])
+        #expect(try await cache.response(for: origin.request("/style.json"))?.head.status == .ok)
+        #expect(origin.counts == ["/style.json": 1])
+        // Only the transport's copy was changed.
+        #expect(configuration.protocolClasses?.first == TileCacheURLProtocol.self)
+        try cache.close()
+        try await origin.stop()
+        try FileManager.default.removeItem(atPath: folder)
+    }
 }

@@ -73,7 +73,8 @@ final class BlobBench {
         let files = SimulatedFileSystem(disk)
         let environment = clock.environment(files, seed: seed)
         return (
-            files, BlobFolder(files, isDurable: durable, random: environment.random), FolderLock(environment)
+            files, BlobFolder(files, isDurable: durable, random: environment.random),
+            FolderLock(environment, LockGate())
         )
     }
 

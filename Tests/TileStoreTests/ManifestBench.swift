@@ -44,7 +44,9 @@ final class ManifestBench {
 
         init(_ disk: SimulatedDisk, _ clock: ManualClock, _ seed: UInt64, _ durable: Bool) {
             files = SimulatedFileSystem(disk)
-            ledger = Ledger(environment: clock.environment(files, seed: seed), durable: durable, usesImages: false)
+            ledger = Ledger(
+                environment: clock.environment(files, seed: seed), durable: durable, usesImages: false,
+                gate: LockGate())
         }
 
         /// Opens it, or does nothing.

@@ -31,10 +31,18 @@ public struct DownloadOptions: Sendable {
     ///
     /// Only redirections can lead beyond it.
     public var requestBudget: Int?
+    /// Which networks it may use: by default neither expensive ones (cellular, hotspots) nor those in Low Data Mode.
+    ///
+    /// On any other it waits, which ``TileDownload/obstacle`` says, and goes on by itself; that costs no ``patience``. Requests that
+    /// are under way when the network changes are finished, or on Apple platforms fail and are tried again. Which kind of network
+    /// it is, ``TileCacheConfiguration/network`` tells: on Linux nothing is known to be expensive.
+    public var networks = NetworkUse.unmetered
     /// Whether hosts are left out whose terms forbid asking for more than somebody looks at.
     var isBulk = true
     /// Told of every tile when it is settled, before its progress is; called on any thread, and must not block.
     package var onTile: (@Sendable (TileKey, TileOutcome) -> Void)?
+    /// Whether it waits for a network that it may use; else it ends.
+    var waitsForNetwork = true
     /// Whether nothing is begun before ``TileDownload/resume()``.
     package var startsPaused = false
 
@@ -67,12 +75,15 @@ public struct DownloadOptions: Sendable {
 
 extension DownloadOptions {
     /// For refreshing in idle time: after everything else, and without insisting.
+    ///
+    /// Where the network is one that it may not use it ends at once, with ``DownloadReport/stoppedBy``.
     public static let refreshing: DownloadOptions = {
         var options = DownloadOptions()
         options.priority = .refresh
         options.concurrency = 2
         options.attempts = 1
         options.patience = .seconds(60)
+        options.waitsForNetwork = false
         return options
     }()
 }

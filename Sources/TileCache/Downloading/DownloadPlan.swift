@@ -40,6 +40,9 @@ struct DownloadPlan: Codable, Hashable, Sendable {
         var firstPatience: Int64?
         var byteBudget: Int?
         var requestBudget: Int?
+        /// Not in plans of older programs.
+        var allowsExpensive: Bool?
+        var allowsConstrained: Bool?
     }
 
     init(
@@ -111,6 +114,8 @@ extension DownloadPlan.Options {
         firstPatience = options.firstPatience.map(Self.milliseconds)
         byteBudget = options.byteBudget
         requestBudget = options.requestBudget
+        allowsExpensive = options.networks.allowsExpensive
+        allowsConstrained = options.networks.allowsConstrained
     }
 
     /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/invalidOptions``.
@@ -128,6 +133,8 @@ extension DownloadPlan.Options {
         options.firstPatience = firstPatience.map { .milliseconds($0) }
         options.byteBudget = byteBudget
         options.requestBudget = requestBudget
+        if let allowsExpensive { options.networks.allowsExpensive = allowsExpensive }
+        if let allowsConstrained { options.networks.allowsConstrained = allowsConstrained }
         try options.check()
         return options
     }

@@ -18,7 +18,7 @@ public struct DownloadProgress: Hashable, Sendable {
     public var lost = 0
     /// Bytes of bodies that were received, those of answers that were refused included.
     public var bytes = 0
-    /// Whether the server is away and the download waits for it; ``TileDownload/obstacle`` says why.
+    /// Whether it waits for a server that is away, or for a network that it may use; ``TileDownload/obstacle`` says why.
     public var isWaiting = false
 
     /// Nothing done of so many tiles.

@@ -12,6 +12,9 @@ final class DownloadRegistry: Sendable {
     /// How many are under way.
     var count: Int { state.withLock { $0.running.count } }
 
+    /// Those that are under way.
+    var all: [TileDownload] { state.withLock { Array($0.running.values) } }
+
     /// Enters a download.
     ///
     /// - Returns: Its number; `nil` if the cache is closed.

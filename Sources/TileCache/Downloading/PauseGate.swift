@@ -9,6 +9,9 @@ final class PauseGate: Sendable {
     }
     private let state = Locked(State())
 
+    /// Whether who comes now would wait.
+    var isClosed: Bool { state.withLock { $0.isClosed } }
+
     /// Closes it.
     ///
     /// - Returns: Whether it was open.

@@ -44,7 +44,8 @@ public struct PrefetchPlan: Hashable, Sendable {
 extension TileCache {
     /// Fetches what lies around a tile at low priority, so that it is there when somebody moves or zooms.
     ///
-    /// Asks only for what is missing or stale. Visible tiles overtake it.
+    /// Asks only for what is missing or stale. Visible tiles overtake it. In Low Data Mode it asks for nothing and ends with
+    /// ``DownloadReport/stoppedBy``.
     /// - Parameters:
     ///   - source: Where the tiles come from.
     ///   - center: The tile in the middle of what somebody looks at.
@@ -67,6 +68,9 @@ extension TileCache {
         options.attempts = 1
         // It is of use soon or not at all.
         options.patience = .seconds(60)
+        // Somebody looks at the place now; but Low Data Mode asks for just this not to be done.
+        options.networks = NetworkUse(allowsExpensive: true, allowsConstrained: false)
+        options.waitsForNetwork = false
         options.byteBudget = byteBudget
         options.requestBudget = requestBudget
         try options.check()

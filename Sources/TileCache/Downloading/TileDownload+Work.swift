@@ -50,28 +50,37 @@ extension TileDownload {
 
     /// The longest sleep while the server is away.
     ///
-    /// Short, so that ``TileCache/forgetFailures()`` and another caller's success are noticed soon. Asking during a pause
+    /// Short, so that ``TileCache/forgetFailures()`` and another caller's success are noticed soon. That the network is back is
+    /// noticed at once. Asking during a pause
     /// costs no request.
     private static let longestSleep = Duration.seconds(5)
 
     /// One of the workers: tries tiles until there are none.
     func work() async {
         while await mayGoOn() {
+            let rings = bell.rings
             switch next(preferringNew: false) {
             case .none: return
-            case .later(let wait): guard await rest(wait) else { return }
+            case .later(let wait): guard await rest(wait, since: rings) else { return }
             case .job(let job):
                 guard case .away(let job, let wait) = await attempt(job) else { continue }
                 put(back: job)
-                await sitOut(wait)
+                await sitOut(wait, since: rings)
             }
         }
     }
 
     private func mayGoOn() async -> Bool {
         await outage.pass()
-        await gate.pass()
+        await passGates()
         return isToGoOn
+    }
+
+    /// Waits while the cache is suspended, while it is paused, and while the network may not be used.
+    private func passGates() async {
+        let gates = [cache.suspension, gate, network]
+        // One may be closed while another is waited for.
+        while !Task.isCancelled, let closed = gates.first(where: \.isClosed) { await closed.pass() }
     }
 
     private var isToGoOn: Bool {
@@ -110,22 +119,26 @@ extension TileDownload {
 
     /// Waits until the server answers again: this worker asks now and then, the others wait for it.
     ///
-    /// - Parameter pause: For how long nothing would be sent; `nil` if that is not known.
-    private func sitOut(_ pause: Duration?) async {
+    /// - Parameters:
+    ///   - pause: For how long nothing would be sent; `nil` if that is not known.
+    ///   - rings: How often ``bell`` had rung before that was found out.
+    private func sitOut(_ pause: Duration?, since rings: UInt64) async {
         // Another worker asks already.
         guard outage.close() else { return }
         defer { outage.open() }
         if pause == nil, await controlAnswers() { return }
-        setWaiting(true)
-        defer { setWaiting(false) }
+        setAway(true)
+        defer { setAway(false) }
         let answers = state.withLock { $0.answers }
         var wait = pause
         var inHand: Job?
         defer { if let inHand { put(back: inHand) } }
         var failures = 0
+        var rings = rings
         while true {
-            if let wait { guard hasPatience(for: wait), await rest(wait) else { return } }
-            await gate.pass()
+            if let wait { guard hasPatience(for: wait), await rest(wait, since: rings) else { return } }
+            rings = bell.rings
+            await passGates()
             // An answer to one of the others, whose request was under way, will do.
             guard isToGoOn, state.withLock({ $0.answers }) == answers else { return }
             let job: Job
@@ -165,7 +178,7 @@ extension TileDownload {
     /// have come.
     private func controlAnswers() async -> Bool {
         guard !hasNew, let key = state.withLock({ $0.control }) else { return false }
-        await gate.pass()
+        await passGates()
         guard isToGoOn, hasPatience(for: .zero) else { return false }
         do { guard try await ask(key, beforeSending: {}) != nil else { return false } } catch { return false }
         // The patience runs on until a tile is settled: what never is must not be waited for without end.
@@ -186,10 +199,53 @@ extension TileDownload {
         }
     }
 
-    private func setWaiting(_ isWaiting: Bool) {
+    private func setAway(_ isAway: Bool) {
         count(always: true) { state in
-            state.report.progress.isWaiting = isWaiting
-            if !isWaiting { state.obstacle = nil }
+            state.isAway = isAway
+            if !isAway { state.obstacle = nil }
+            state.noteWaiting()
+        }
+    }
+
+    // MARK: The network
+
+    /// Waits while the network may not be used, and tries again when it is back, until the task is cancelled.
+    func followNetwork() async {
+        var policy = NetworkPolicy(options.networks)
+        for await conditions in cache.configuration.network.conditions() {
+            switch policy.on(conditions) {
+            case .wait(let objection):
+                let reason = TileCacheError(objection, source: source.name)
+                guard options.waitsForNetwork else {
+                    stop(reason)
+                    network.open()
+                    return
+                }
+                network.close()
+                setNetworkObstacle(reason)
+            case .goOn(let triesAgain):
+                if triesAgain { cache.health.forgetUnreachable() }
+                mayUseNetwork()
+                if triesAgain { bell.ring() }
+            }
+        }
+        // A monitor that says nothing more keeps nobody from anything.
+        if !Task.isCancelled { mayUseNetwork() }
+    }
+
+    private func mayUseNetwork() {
+        if state.withLock({ $0.networkObstacle != nil }) {
+            // The time that it has waited for the network costs no patience.
+            forgetWait()
+            setNetworkObstacle(nil)
+        }
+        network.open()
+    }
+
+    private func setNetworkObstacle(_ reason: TileCacheError?) {
+        count(always: true) { state in
+            state.networkObstacle = reason
+            state.noteWaiting()
         }
     }
 
@@ -207,11 +263,13 @@ extension TileDownload {
         return reason == nil
     }
 
-    /// Sleeps, but not for long at a time.
+    /// Sleeps, but not for long at a time, and not on when the network is back.
     ///
+    /// - Parameter rings: How often ``bell`` had rung when it was found that there is something to wait for.
     /// - Returns: `false` if the task was cancelled.
-    private func rest(_ wait: Duration) async -> Bool {
-        do { try await cache.clock.sleep(min(max(wait, .milliseconds(10)), Self.longestSleep)) } catch { return false }
+    private func rest(_ wait: Duration, since rings: UInt64) async -> Bool {
+        let wait = min(max(wait, .milliseconds(10)), Self.longestSleep)
+        do { try await bell.sleep(wait, since: rings, cache.clock) } catch { return false }
         return true
     }
 
@@ -369,6 +427,8 @@ extension TileDownload {
 }
 
 extension TileDownload.State {
+    fileprivate mutating func noteWaiting() { report.progress.isWaiting = isAway || networkObstacle != nil }
+
     /// The server said something about a tile.
     fileprivate mutating func noteAnswer(_ now: UInt64) {
         answers += 1
@@ -433,9 +493,11 @@ extension TileCache {
         source.attempts = 1
         var order = FetchOrder(
             source: source, key: key, stored: stored, mode: .serverThenCache, isBulk: options.isBulk)
+        order.networks = options.networks
         order.meter = meter
         return try await flights.value(
-            for: FlightKey(key: key, isStored: true), priority: options.priority
+            for: FlightKey(key: key, isStored: true), priority: options.priority,
+            terms: FetchTerms(networks: options.networks)
         ) { [order] ticket in
             try await self.fetch(order, ticket)
         }

@@ -1,3 +1,4 @@
+import CacheEngine
 import TileStore
 
 /// A download of many tiles that is under way: of a region, around a place, or of what is stale.
@@ -6,7 +7,8 @@ import TileStore
 /// once: a process that dies loses nothing, and the same download started again asks only for what is missing or stale.
 /// Tiles are replaced one by one, so a reader never meets a gap.
 ///
-/// While the server is away it waits, for ``DownloadOptions/patience`` at most. Closing the cache ends it; what is pending
+/// While the server is away it waits, for ``DownloadOptions/patience`` at most, and tries again as soon as the network is back; so it
+/// does while the network is one that it may not use (``DownloadOptions/networks``). Closing the cache ends it; what is pending
 /// then stays pending.
 public final class TileDownload: Sendable {
     /// A tile to try, again or for the first time.
@@ -34,8 +36,12 @@ public final class TileDownload: Sendable {
         var requests = 0
         /// Tiles that are to be tried again; bounded by ``TileDownload/mostDeferred``.
         var deferred: [Job] = []
+        /// Whether the server is away.
+        var isAway = false
         /// What the server, or the way to it, said last while it is away.
         var obstacle: TileCacheError?
+        /// Why the network may not be used.
+        var networkObstacle: TileCacheError?
         /// Answers of the server about tiles.
         var answers = 0
         /// When the last of them came; at first, and after a pause, when it began.
@@ -77,6 +83,10 @@ public final class TileDownload: Sendable {
     let gate = PauseGate()
     /// Shut while the server is away.
     let outage = PauseGate()
+    /// Shut while the network is one that it may not use, and until it is known which it is.
+    let network = PauseGate()
+    /// Rings when the network is back: who waits for the server tries again.
+    let bell = Bell()
     private let tiles: TileKeys
     let left: Locked<TileKeys>
     let state: Locked<State>
@@ -98,12 +108,14 @@ public final class TileDownload: Sendable {
         let report = DownloadReport(progress: DownloadProgress(total: max(0, total)))
         state = Locked(State(report: report, lastAnswer: cache.clock.ticks()))
         if options.startsPaused { gate.close() }
+        if options.networks != .any { network.close() }
         guard let number = cache.running.enter(self) else {
             end(.closed)
             finish()
             return
         }
         state.withLock { $0.number = number }
+        cache.tell(.downloadBegan(event(number)))
         let task = Task(priority: .utility) { await self.run() }
         let isEnded = state.withLock { state -> Bool in
             if !state.isOver { state.task = task }
@@ -121,8 +133,9 @@ public final class TileDownload: Sendable {
     /// Whether it has ended.
     public var isOver: Bool { state.withLock { $0.isOver } }
 
-    /// Why nothing moves at the moment: what the server, or the way to it, said last; `nil` while it answers.
-    public var obstacle: TileCacheError? { state.withLock { $0.obstacle } }
+    /// Why nothing moves at the moment: the network may not be used, or what the server, or the way to it, said last; `nil` while
+    /// it answers.
+    public var obstacle: TileCacheError? { state.withLock { $0.networkObstacle ?? $0.obstacle } }
 
     /// The first tile that failed, as soon as there is one.
     public var firstFailure: TileFailure? { state.withLock { $0.report.failures.first } }
@@ -154,9 +167,14 @@ public final class TileDownload: Sendable {
 
     /// Goes on after ``pause()``.
     public func resume() {
+        forgetWait()
+        gate.open()
+    }
+
+    /// Counts ``DownloadOptions/patience`` from now on.
+    func forgetWait() {
         let now = cache.clock.ticks()
         state.withLock { $0.lastAnswer = now }
-        gate.open()
     }
 
     /// Ends it; what is settled stays.
@@ -221,7 +239,11 @@ public final class TileDownload: Sendable {
 
     private func run() async {
         await withTaskGroup(of: Void.self) { group in
-            for _ in 0..<max(1, options.concurrency) { group.addTask { await self.work() } }
+            group.addTask { await self.followNetwork() }
+            await withTaskGroup(of: Void.self) { workers in
+                for _ in 0..<max(1, options.concurrency) { workers.addTask { await self.work() } }
+            }
+            group.cancelAll()
         }
         await countPresent()
         await removePlan()
@@ -304,7 +326,7 @@ public final class TileDownload: Sendable {
     private static let lookedUpOneByOne = 65_536
 
     private func finish() {
-        let (watchers, number) = state.withLock { state in
+        let (watchers, number, report) = state.withLock { state in
             let pending = state.report.progress.pending
             if state.report.stoppedBy == nil, pending > 0 {
                 if state.isOutOfBudget(options) {
@@ -318,13 +340,22 @@ public final class TileDownload: Sendable {
             state.isOver = true
             state.task = nil
             state.obstacle = nil
+            state.networkObstacle = nil
             state.deferred = []
             defer { state.watchers = [:] }
             for watcher in state.watchers.values { watcher.yield(state.report.progress) }
-            return (Array(state.watchers.values), state.number)
+            return (Array(state.watchers.values), state.number, state.report)
+        }
+        if let number {
+            cache.running.leave(number)
+            cache.tell(.downloadEnded(event(number), report))
         }
         for watcher in watchers { watcher.finish() }
-        if let number { cache.running.leave(number) }
+    }
+
+    private func event(_ number: UInt64) -> DownloadEvent {
+        let total = state.withLock { $0.report.progress.total }
+        return DownloadEvent(number: number, source: source.name, region: plan?.region, tiles: total)
     }
 }
 

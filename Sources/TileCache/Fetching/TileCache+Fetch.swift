@@ -21,6 +21,8 @@ struct FetchOrder: Sendable {
     var isHeld = false
     /// Whether it is part of a download that some hosts' terms forbid.
     var isBulk = false
+    /// Which networks it may use; those who join it may allow more.
+    var networks = NetworkUse.any
     /// Counts what it costs.
     var meter: RequestMeter?
 }
@@ -247,7 +249,8 @@ private struct FetchRun {
                 head: request, bodyLimit: order.source.bodyLimit,
                 timeout: .nanoseconds(Int64(clamping: end - sentAt)))
             outgoing.isRedirected = isRedirected
-            answer = try await cache.transport.send(outgoing)
+            outgoing.networks = order.networks.union(ticket.terms.networks)
+            answer = try await cache.send(outgoing, for: order.key)
         } catch {
             // Whatever the transport makes of being cancelled, it says nothing about the host.
             if Task.isCancelled { throw CancellationError() }
@@ -274,6 +277,7 @@ private struct FetchRun {
     private mutating func carryOut(_ job: TileJob) async throws {
         let (store, held, key) = (cache.store, cache.held, order.key)
         let outcome = try await cache.pool.run { job.perform(key, store, held) }
+        cache.tellOfEvictions()
         // Somebody stored another tile since: that one counts.
         found = outcome.current.map { CachedTile($0, origin: .revalidated) }
         if outcome.isGone { notStored = forbidsStoring(host) }

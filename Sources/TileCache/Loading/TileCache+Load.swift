@@ -55,11 +55,13 @@ extension TileCache {
             if let held = held.tile(key) {
                 return try await tile(source, key, held, mode, priority, isHeld: true, isBulk)
             }
+            tell(.miss(key))
             return mode == .cacheOnly ? nil : try await ask(source, key, nil, mode, priority, isBulk: isBulk)
         }
         // The common case, decided without a copy of anything.
         let metadata = stored.entry.metadata
         if mode == .standard, !metadata.isStale(at: clock.now()), !metadata.response.noCache {
+            tell(.hit(key, isStale: false))
             return CachedTile(stored, origin: stored.origin == .memory ? .memory : .disk)
         }
         // What came since and could not be stored is the newer one.
@@ -75,13 +77,17 @@ extension TileCache {
     ) async throws -> CachedTile? {
         switch decision(mode, stored.entry) {
         case .serve(let reason):
+            tell(.hit(key, isStale: reason != nil))
             return CachedTile(stored, origin: reason.map { .stale($0) } ?? origin(of: stored))
         case .serveAndRefresh:
+            tell(.hit(key, isStale: true))
             refreshInBackground(source, key, stored, isHeld: isHeld, isBulk: isBulk)
             return CachedTile(stored, origin: .stale(.whileRevalidating))
         case .ask:
+            tell(.miss(key))
             return try await ask(source, key, stored, mode, priority, isHeld: isHeld, isBulk: isBulk)
         case .nothing:
+            tell(.miss(key))
             return nil
         }
     }
@@ -111,7 +117,8 @@ extension TileCache {
     ) async throws -> CachedTile {
         let flight = FlightKey(key: key, isStored: mode != .serverOnly)
         // Where a download has asked already, it goes on by these terms.
-        let terms = FetchTerms(attempts: source.attempts, timeout: source.timeout, isBulk: isBulk)
+        let terms = FetchTerms(
+            attempts: source.attempts, timeout: source.timeout, isBulk: isBulk, networks: .any)
         do {
             return try await flights.value(for: flight, priority: priority, terms: terms) { ticket in
                 let order = FetchOrder(

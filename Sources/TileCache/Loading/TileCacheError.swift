@@ -9,7 +9,8 @@ public struct TileCacheError: Error, Sendable, CustomStringConvertible {
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Kind: String {
             case invalidSource, invalidRegion, outOfBounds, noAnswer, badStatus, badBody, badRedirect, waiting,
-                forbidden, cancelled, hookFailed, closed, notStored, invalidOptions, overBudget, invalidRequest
+                forbidden, cancelled, hookFailed, closed, notStored, invalidOptions, overBudget, invalidRequest,
+                networkNotAllowed
         }
         private let kind: Kind
 
@@ -44,6 +45,8 @@ public struct TileCacheError: Error, Sendable, CustomStringConvertible {
         public static let invalidOptions = Code(kind: .invalidOptions)
         /// A download's budget of requests or bytes is used up.
         public static let overBudget = Code(kind: .overBudget)
+        /// The network in use is one that a download's options do not allow (``DownloadOptions/networks``).
+        public static let networkNotAllowed = Code(kind: .networkNotAllowed)
         /// A request for a resource cannot be sent: its method, scheme, host or path.
         public static let invalidRequest = Code(kind: .invalidRequest)
 

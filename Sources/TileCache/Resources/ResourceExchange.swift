@@ -36,6 +36,8 @@ final class ResourceExchange {
     private var trouble: (any Error)?
     /// Why the answer is not stored.
     private var notStored: (any Error)?
+    /// Whether a server was asked, or somebody's request followed.
+    private var hasAsked = false
     private var answer: CachedResponse?
     private var failure: TileCacheError?
 
@@ -116,6 +118,7 @@ final class ResourceExchange {
             if let seat { parts.flights.leave(seat) }
             seat = nil
         case .answer(let candidate, let stored, let age, _, let from):
+            if !hasAsked { cache.tell(.hit(candidate.key, isStale: from == .stale)) }
             await answer(candidate, stored, age: age, CachedResponse.Origin(from))
         // A hit is decided anew each time: that costs an app nothing that it would notice.
         case .give, .makeReady: break
@@ -195,6 +198,8 @@ final class ResourceExchange {
     ) -> CacheTransaction.Event {
         // What was heard of another's request says nothing about its own.
         (trouble, notStored) = (nil, nil)
+        if !hasAsked, let key = request.key { cache.tell(.miss(key)) }
+        hasAsked = true
         var ticket: Flights<TileKey, ResourceFill.End>.Ticket?
         if let key = Fill.flightKey(request, forwarding) {
             switch joining {

@@ -266,6 +266,7 @@ final class ResourceFill {
         sentAt = cache.clock.ticks()
         let (cache, resource, inbox) = (cache, resource, inbox)
         let outgoing = resource.outgoing(fields)
+        let key = request.key
         // Nobody asks a host that is left alone, as with tiles. The one that tries it for the others does.
         if !isProbe, let wait = cache.health.wait(forOrigin: resource.host) {
             let now = cache.clock.ticks()
@@ -286,7 +287,7 @@ final class ResourceFill {
             defer { cache.slots.leave(slot) }
             let requestedAt = HTTPDate(cache.clock.now())
             let result: Result<TransportResponse, TransportError>
-            do throws(TransportError) { result = .success(try await cache.transport.send(outgoing)) } catch {
+            do throws(TransportError) { result = .success(try await cache.send(outgoing, for: key)) } catch {
                 result = .failure(error)
             }
             inbox.put(.answered(result, requestedAt: requestedAt))
@@ -346,6 +347,7 @@ final class ResourceFill {
         }
         defer { if let writing { parts.changes.endWriting(writing) } }
         let (store, keys) = (cache.store, resource.keys)
+        defer { cache.tellOfEvictions() }
         do { return try await cache.pool.run { try job.perform(store, keys) } } catch {
             self.error = error
             return StoreJob.Outcome(isStored: false)

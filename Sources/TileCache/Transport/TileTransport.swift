@@ -1,3 +1,4 @@
+import CacheEngine
 import ContentCoding
 import HTTPCaching
 public import HTTPTypes
@@ -10,7 +11,8 @@ public import Foundation
 
 /// What carries a request to a server and brings the whole answer back.
 ///
-/// A transport sends what it is given and adds nothing that changes the answer: no cache of its own, no cookies, no
+/// A transport sends what it is given and adds nothing that changes the answer: no cache of its own, no cookies (unless an app
+/// configures it so: ``URLSessionTransport/init(configuration:headLimit:)``), no
 /// `Accept-Encoding` beyond the request's (or `identity`), no decompression; where the system decodes all the same, the
 /// head no longer names the coding. It follows no redirects: a 3xx is an answer like any other.
 /// Retries, back-off, coalescing and freshness are the cache's work, not its own. The one exception is a request that
@@ -52,6 +54,10 @@ public struct TransportRequest: Sendable {
     public var bodyLimit: Int
     /// How long the whole exchange may take.
     public var timeout: Duration
+    /// Which networks it may use: not all of them for a download whose ``DownloadOptions/networks`` say so.
+    ///
+    /// ``URLSessionTransport`` heeds it on Apple platforms; elsewhere nothing is known of networks.
+    public var networks = NetworkUse.any
     /// Whether a server's redirect has led to this host.
     ///
     /// Who stands within a network can refuse by this to be led to its neighbours.

@@ -1,14 +1,17 @@
-import Foundation
 import HTTPTypes
 import TileStore
 
 #if canImport(FoundationNetworking)
-import FoundationNetworking
+import Foundation
+public import FoundationNetworking
+#else
+public import Foundation
 #endif
 
 /// A transport over URLSession, the system's own: the default on Apple platforms.
 ///
-/// It has a session to itself, without cache, cookies and stored credentials. Two things differ from what a server sent:
+/// It has a session to itself, without cache, cookies and stored credentials, or one made with an app's own configuration
+/// (``init(configuration:headLimit:)``). Two things differ from what a server sent:
 /// - URLSession decodes `gzip`, `deflate` and `br` by itself. Such a body arrives decoded, and the head loses
 ///   `Content-Encoding` and `Content-Length`. A request that names no `Accept-Encoding` asks for `identity`.
 /// - Header fields of one name arrive joined by commas into one.
@@ -29,23 +32,50 @@ public final class URLSessionTransport: TileTransport {
     public let requestsPerHost: Int?
     private let session: URLSession
     private let exchanges: URLSessionExchanges
+    private let handlesCookies: Bool
+    private let isBackground: Bool
 
-    /// Makes a transport; it connects to nothing yet.
+    /// Makes a transport with a session of its own; it connects to nothing yet.
     ///
     /// - Parameters:
     ///   - connectionsPerHost: How many HTTP/1.1 connections one host gets.
     ///   - headLimit: How large the header fields of an answer may be: bytes of names and values, with 4 a field.
-    public init(connectionsPerHost: Int = 16, headLimit: Int = 64 << 10) {
+    public convenience init(connectionsPerHost: Int = 16, headLimit: Int = 64 << 10) {
         let configuration = URLSessionConfiguration.ephemeral
-        // With no cache, the standard policy neither answers by itself nor adds `Cache-Control: no-cache`.
-        configuration.urlCache = nil
-        configuration.requestCachePolicy = .useProtocolCachePolicy
         configuration.httpCookieStorage = nil
         configuration.httpShouldSetCookies = false
         configuration.httpCookieAcceptPolicy = .never
         configuration.urlCredentialStorage = nil
         configuration.httpMaximumConnectionsPerHost = max(1, connectionsPerHost)
-        requestsPerHost = max(1, connectionsPerHost)
+        self.init(configuration: configuration, headLimit: headLimit)
+    }
+
+    /// Makes a transport with an app's own configuration: its proxy, cookies, header fields, networks, connections.
+    ///
+    /// It connects to nothing yet. The configuration is copied. What would come between the cache and its servers is changed in the copy:
+    /// - `urlCache` is `nil` and the cache policy that of the protocol: there is one cache, which must see each 304.
+    /// - `TileCacheURLProtocol` is not among its protocols: the cache would ask itself.
+    /// - Of `httpAdditionalHeaders` those fields are left out that the cache sets itself or whose answers it could not store:
+    ///   `Accept-Encoding`, `Range` and conditions (`If-None-Match` and the like). A field of a request wins over one of the same
+    ///   name here.
+    /// - Its time-outs are raised: ``TransportRequest/timeout`` holds alone.
+    /// - `waitsForConnectivity` is off (on Apple platforms): the cache has to learn at once that there is no network, to serve
+    ///   what it has.
+    ///
+    /// The cache knows nothing of cookies and additional fields. Where answers depend on them, such as on who is logged in, give
+    /// each user a cache (or a source's name) of their own. A background configuration carries no request: each is
+    /// ``TransportError/Code/unsupported``.
+    /// - Parameters:
+    ///   - configuration: The app's. Its `httpMaximumConnectionsPerHost` is ``requestsPerHost``.
+    ///   - headLimit: How large the header fields of an answer may be: bytes of names and values, with 4 a field.
+    public init(configuration: URLSessionConfiguration, headLimit: Int = 64 << 10) {
+        isBackground = configuration.identifier != nil
+        // A background session would end the app where it is asked for a data task.
+        let copy = isBackground ? nil : configuration.copy() as? URLSessionConfiguration
+        let configuration = copy ?? .ephemeral
+        configuration.adaptToCache()
+        handlesCookies = configuration.httpShouldSetCookies && configuration.httpCookieStorage != nil
+        requestsPerHost = max(1, configuration.httpMaximumConnectionsPerHost)
         exchanges = URLSessionExchanges(headLimit: headLimit)
         session = URLSession(configuration: configuration, delegate: exchanges, delegateQueue: nil)
     }
@@ -58,9 +88,16 @@ public final class URLSessionTransport: TileTransport {
     /// - Throws: ``TransportError``.
     public func send(_ request: TransportRequest) async throws(TransportError) -> TransportResponse {
         let host = request.head.host
-        guard let urlRequest = URLRequest(request) else {
+        guard !isBackground else {
+            throw TransportError(
+                .unsupported,
+                "\(host): a background URLSessionConfiguration carries no requests that are waited for; give the transport another one"
+            )
+        }
+        guard var urlRequest = URLRequest(request) else {
             throw TransportError(.unsupported, "\(host): only http and https can be asked")
         }
+        urlRequest.httpShouldHandleCookies = handlesCookies
         let (task, exchanges) = (session.dataTask(with: urlRequest), exchanges)
         let result = await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
@@ -79,6 +116,33 @@ public final class URLSessionTransport: TileTransport {
 extension TransportRequest {
     /// The timeout, within what timers can add up.
     fileprivate var longestTimeout: Duration { max(.zero, min(timeout, .seconds(1 << 20))) }
+
+    /// Seconds that nothing need come for as far as URLSession is concerned: beyond every timeout.
+    fileprivate static let longestPause = TimeInterval(60 + (1 << 20))
+}
+
+extension URLSessionConfiguration {
+    /// Takes away what would come between the cache and its servers.
+    fileprivate func adaptToCache() {
+        // With no cache, the standard policy neither answers by itself nor adds `Cache-Control: no-cache`.
+        urlCache = nil
+        requestCachePolicy = .useProtocolCachePolicy
+        protocolClasses = protocolClasses?.filter { $0 != TileCacheURLProtocol.self }
+        httpAdditionalHeaders = httpAdditionalHeaders?.filter { name, _ in
+            guard let name = (name as? String)?.lowercased() else { return false }
+            return !Self.fieldsOfTheCache.contains(name)
+        }
+        timeoutIntervalForRequest = TransportRequest.longestPause
+        timeoutIntervalForResource = TransportRequest.longestPause
+        #if canImport(Darwin)
+        waitsForConnectivity = false
+        #endif
+    }
+
+    /// Set by the cache, or making answers that it could not store.
+    private static let fieldsOfTheCache: Set<String> = [
+        "accept-encoding", "range", "if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range",
+    ]
 }
 
 extension URLRequest {
@@ -89,9 +153,12 @@ extension URLRequest {
         else { return nil }
         self.init(url: url)
         httpMethod = head.method.rawValue
-        httpShouldHandleCookies = false
         // Not the deadline: on Linux a second is the least, and it is only for a pause. Long enough to never come first.
         timeoutInterval = 60 + request.longestTimeout / .seconds(1)
+        #if canImport(Darwin)
+        allowsExpensiveNetworkAccess = request.networks.allowsExpensive
+        allowsConstrainedNetworkAccess = request.networks.allowsConstrained
+        #endif
         for field in head.headerFields { addValue(field.value, forHTTPHeaderField: field.name.rawName) }
         if !head.headerFields.contains(.acceptEncoding) {
             setValue("identity", forHTTPHeaderField: "Accept-Encoding")
@@ -254,6 +321,14 @@ extension TransportError {
         // Linux has one code for all that TLS refuses; only the text below it tells.
         if error.code == .unknown, error.localizedDescription.contains("SSL") {
             self.init(.tls, "\(host): no trusted encryption", cause: error)
+            return
+        }
+        #endif
+        #if canImport(Darwin)
+        // Nothing was sent, since the request or the app's configuration does not allow the network: the host is not to blame.
+        if error.networkUnavailableReason != nil {
+            self.init(.connection, "\(host): the network in use is not allowed for this request", cause: error)
+            isUnasked = true
             return
         }
         #endif

@@ -152,9 +152,11 @@ public final class MapCache: MapCaching {
         if let local = source.local, let address = key.tile {
             return picture(address, in: local).flatMap { try? configuration.transform?($0, tile) ?? $0 }
         }
-        guard configuration.loadMode != .serverOnly, let stored = (try? cache.store.read(key)) ?? nil,
-            state(of: stored.entry).content == .picture
+        guard configuration.loadMode != .serverOnly, let stored = (try? cache.store.read(key)) ?? nil
         else { return nil }
+        let state = state(of: stored.entry)
+        guard state.content == .picture else { return nil }
+        cache.tell(.hit(key, isStale: state.isStale))
         return try? plain(CachedTile(stored: stored), tile)
     }
 

@@ -19,8 +19,10 @@ public protocol RegionDownloaderDelegate: AnyObject {
     /// downloads that began when there was a delegate.
     func regionDownloader(_ downloader: RegionDownloader, didSettle tile: TileAddress, as outcome: TileOutcome)
     /// The server is away, or asks to be left alone: the download waits for it.
+    /// The download waits: the server is away or asks to be left alone, or the network is one that `DownloadOptions.networks`
+    /// does not allow.
     ///
-    /// What it said last; called once for each time that it is away.
+    /// What the server said last, or which network it is; called once for each time that it waits.
     func regionDownloader(_ downloader: RegionDownloader, isWaitingBecause reason: TileCacheError)
     /// It is over: `DownloadReport.verdict` tells whether everything is there, and if not, what is missing and why.
     func regionDownloader(_ downloader: RegionDownloader, didFinish report: DownloadReport)

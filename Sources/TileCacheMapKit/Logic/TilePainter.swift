@@ -67,6 +67,9 @@ final class TilePainter<Picture: Sendable>: Sendable {
         }
     }
 
+    /// Gives up the pictures; what is drawn next is decoded anew.
+    func trimMemory() { state.withLock { $0.pictures.removeAll() } }
+
     /// Draws what is there of a rectangle, and asks for the rest.
     ///
     /// Waits for the disk at most. `draw` is called from back to front.

@@ -1,5 +1,6 @@
 #if canImport(MapKit) && !os(watchOS)
 public import MapKit
+import TileCache
 public import TileStore
 
 #if canImport(CoreGraphics)
@@ -26,6 +27,7 @@ open class CachedTileOverlayRenderer: MKOverlayRenderer, @unchecked Sendable {
     // Kept here, since it is not said whether MapKit's own class keeps it.
     private let source: OverlaySource
     private var watch: UInt64?
+    private var pressure: MemoryPressure?
 
     /// Draws an overlay.
     ///
@@ -41,6 +43,7 @@ open class CachedTileOverlayRenderer: MKOverlayRenderer, @unchecked Sendable {
                 Task { @MainActor in self?.setNeedsDisplay(rect.mapRect) }
             })
         watch = (overlay as? CachedTileOverlay)?.watch { [weak self] in self?.reloadData() }
+        pressure = MemoryPressure { [weak self] in self?.trimMemory() }
     }
 
     deinit { if let watch { (source.overlay as? CachedTileOverlay)?.unwatch(watch) } }
@@ -53,6 +56,11 @@ open class CachedTileOverlayRenderer: MKOverlayRenderer, @unchecked Sendable {
 
     /// Bytes of decoded pictures that are kept now.
     public var pictureMemoryUse: Int { painter?.memoryUse ?? 0 }
+
+    /// Gives up the decoded pictures; what is on the screen stays there, and what is drawn next is decoded anew.
+    ///
+    /// Done by itself when the system says that memory is short.
+    public func trimMemory() { painter?.trimMemory() }
 
     /// Whether nothing is being loaded.
     var isIdle: Bool { painter?.isIdle ?? true }

@@ -73,7 +73,8 @@ package final class TileService: Sendable {
             switch event {
             case .notStored(let key, let error): Self.notStored(key, error, statistics, failures)
             case .notRead(let key, let error): Self.notRead(key, error, failures)
-            case .refreshFailed, .dateInFuture, .planNotRead, .planNotRemoved: break
+            // Its own log and figures tell the rest.
+            default: break
             }
         }
         cache = TileCache(store: store, transport: NoTransport(), configuration: settings, clock: clock)

@@ -80,6 +80,26 @@ final class MemoryTier: @unchecked Sendable {
 
     func remove(_ digest: BlobDigest) { withShard(of: digest) { $0.remove(digest) } }
 
+    /// What it holds now, in bytes, as its bound counts them.
+    var bytes: Int {
+        var sum = 0
+        for i in 0..<count {
+            rawLockLock(lock(i))
+            sum += shard(i).pointee.bytes
+            rawLockUnlock(lock(i))
+        }
+        return sum
+    }
+
+    /// Gives up all blobs, and the memory of its own tables.
+    func removeAll() {
+        for i in 0..<count {
+            rawLockLock(lock(i))
+            shard(i).pointee.removeAll()
+            rawLockUnlock(lock(i))
+        }
+    }
+
     private struct Node {
         var digest: BlobDigest
         var data: Data
@@ -93,20 +113,31 @@ final class MemoryTier: @unchecked Sendable {
     private struct Shard {
         private var lock = RawLock()
         private let bound: Int
-        private var bytes = 0
+        private(set) var bytes = 0
         private var nodes: UnsafeMutablePointer<Node>
         private var used: UInt32 = 0
-        private var capacity: UInt32 = 16
+        private var capacity = Self.firstCapacity
         private var freeNode = Self.none
         private var first = Self.none
         private var last = Self.none
         // Open addressing, at most half full; a digest's own bits are spread well enough.
         private var cells: UnsafeMutablePointer<UInt32>
-        private var cellMask: UInt32 = 31
+        private var cellMask = 2 * Self.firstCapacity - 1
         private static var none: UInt32 { .max }
+        private static var firstCapacity: UInt32 { 16 }
 
         init(bound: Int) {
             self.bound = bound
+            nodes = .allocate(capacity: Int(capacity))
+            cells = .allocate(capacity: Int(cellMask) + 1)
+            cells.initialize(repeating: Self.none, count: Int(cellMask) + 1)
+        }
+
+        /// As it was at first, with the same lock.
+        mutating func removeAll() {
+            free()
+            (bytes, used, capacity, cellMask) = (0, 0, Self.firstCapacity, 2 * Self.firstCapacity - 1)
+            (freeNode, first, last) = (Self.none, Self.none, Self.none)
             nodes = .allocate(capacity: Int(capacity))
             cells = .allocate(capacity: Int(cellMask) + 1)
             cells.initialize(repeating: Self.none, count: Int(cellMask) + 1)

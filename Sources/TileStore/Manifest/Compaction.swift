@@ -36,9 +36,9 @@ package final class Compaction {
     fileprivate init?(_ store: TileStore) throws {
         self.store = store
         let files = store.files
-        guard let lock = try CompactionLock(files) else { return nil }
+        guard let lock = try CompactionLock(files, store.gate) else { return nil }
         self.lock = lock
-        (generation, loads, beganJournal, isOverdue) = try store.hold { ledger in
+        (generation, loads, beganJournal, isOverdue) = try store.hold(within: lock) { ledger in
             let isOverdue = store.isCompactionOverdue(ledger)
             // The checkpoint replaces the journals before its own. A compaction that was given up has begun a journal
             // already, and much may have been appended to it since: it ends here too.
@@ -156,6 +156,7 @@ package final class Compaction {
         guard !isOver else { return nil }
         while try step(entries: 256) {
             if store.isStopping, !isOverdue || store.maintenance?.isAbandoned ?? false { return nil }
+            if store.gate.isShut { return nil }
             store.giveWay()
         }
         defer { abandon() }
@@ -173,7 +174,7 @@ package final class Compaction {
                 files.close(file)
                 self.file = nil
             }
-            let installed = try store.hold { ledger -> Bool in
+            let installed = try store.hold(within: lock) { ledger -> Bool in
                 // The walk was over tables that were replaced meanwhile: slots may have been missed.
                 guard ledger.loads == loads, try (files.newestCheckpoint() ?? 0) < generation else { return false }
                 do throws(FileError) {
@@ -192,7 +193,7 @@ package final class Compaction {
             // A large file takes the file system long to free: its name goes under the lock, the rest with its last handle.
             var replaced: [OpenFile] = []
             defer { for file in replaced { files.close(file) } }
-            try store.hold { ledger in
+            try store.hold(within: lock) { ledger in
                 // In a folder that has taken this one's place the numbers of generations mean other files.
                 guard ledger.loads == loads else { return }
                 try removeOlder(files, &replaced)
@@ -272,6 +273,7 @@ extension TileStore {
         for attempt in 1...3 {
             // The store's own compaction in the background is no other process: its turn comes to an end.
             maintenance?.waitForPending()
+            guard !gate.isShut else { throw StoreError.suspended(files.location) }
             guard let compaction = try beginCompaction() else {
                 if attempt < 3, maintenance != nil { continue }
                 throw StoreError(.busy, "another process is compacting \(files.location); it does the same work")

@@ -3,11 +3,15 @@
 /// It is an `flock`, so the death of its holder frees it. Never waited for.
 final class CompactionLock {
     private let files: any FileSystem
+    private let gate: LockGate
     private var file: OpenFile?
 
-    /// - Returns: `nil` if another process, or another store of this one, has it.
-    init?(_ files: any FileSystem) throws(FileError) {
+    /// - Returns: `nil` if another process, or another store of this one, has it, or the store is suspended.
+    init?(_ files: any FileSystem, _ gate: LockGate) throws(FileError) {
         self.files = files
+        self.gate = gate
+        guard gate.enter() else { return nil }
+        defer { if self.file == nil { gate.leave() } }
         let file = try files.open("compact.lock", .appendCreating)
         do throws(FileError) {
             guard try files.tryLock(file) else {
@@ -28,5 +32,6 @@ final class CompactionLock {
         files.unlock(file)
         files.close(file)
         self.file = nil
+        gate.leave()
     }
 }

@@ -16,13 +16,16 @@ struct FolderHold: ~Copyable, Sendable {
 final class FolderLock {
     private let environment: StoreEnvironment
     private let files: any FileSystem
+    private let gate: LockGate
     @exclusivity(unchecked) private var file: OpenFile?
+    @exclusivity(unchecked) private var isHeld = false
     // Whether the file was seen to have its name since the lock was taken, and when that was last so.
     @exclusivity(unchecked) private var isConfirmed = false
     @exclusivity(unchecked) private var lastConfirmed: UInt64?
 
-    init(_ environment: StoreEnvironment) {
+    init(_ environment: StoreEnvironment, _ gate: LockGate) {
         self.environment = environment
+        self.gate = gate
         files = environment.files
     }
 
@@ -36,17 +39,40 @@ final class FolderLock {
     func close() {
         if let file { files.close(file) }
         file = nil
+        noteRelease()
     }
 
     /// Takes the lock, waiting so many seconds at most.
+    ///
+    /// - Parameter isWithin: Whether the caller holds `compact.lock`.
     @inline(__always)
-    func take(wait seconds: Double) throws {
-        guard let file else { throw StoreError(.closed, "the store is closed") }
-        if try !files.tryLock(file) { try waitForLock(file, seconds) }
+    func take(wait seconds: Double, isWithin: Bool = false) throws {
+        guard let file else { throw closedError }
+        if try !tryToTake(file, isWithin) { try waitForLock(file, seconds, isWithin) }
         isConfirmed = false
     }
 
-    func release() { if let file { files.unlock(file) } }
+    func release() {
+        if let file { files.unlock(file) }
+        noteRelease()
+    }
+
+    @inline(__always)
+    private func tryToTake(_ file: OpenFile, _ isWithin: Bool) throws(FileError) -> Bool {
+        guard gate.enter(isWithin: isWithin) else { return false }
+        defer { if !isHeld { gate.leave() } }
+        isHeld = try files.tryLock(file)
+        return isHeld
+    }
+
+    @inline(__always)
+    private func noteRelease() {
+        guard isHeld else { return }
+        isHeld = false
+        gate.leave()
+    }
+
+    private var closedError: StoreError { StoreError(.closed, "the store of \(files.location) is closed") }
 
     /// Whether the file was seen to have its name within the last 10 ms.
     var wasConfirmedLately: Bool {
@@ -84,15 +110,30 @@ final class FolderLock {
         }
     }
 
-    private func waitForLock(_ file: OpenFile, _ seconds: Double) throws {
-        let limit = environment.ticks() &+ UInt64(max(0, min(seconds, 3600)) * 1e9)
+    private func waitForLock(_ file: OpenFile, _ seconds: Double, _ isWithin: Bool) throws {
+        var left = UInt64(max(0, min(seconds, 3600)) * 1e9)
         var pause: UInt64 = 20_000
-        while environment.ticks() < limit {
+        while left > 0 {
+            let (start, wasShut) = (environment.ticks(), gate.isShut)
             environment.pause(pause)
-            if try files.tryLock(file) { return }
+            if try tryToTake(file, isWithin) { return }
+            if gate.isClosed { throw closedError }
+            // The suspension waits for what the caller holds.
+            if isWithin, gate.isShut { break }
+            // The process may have been stopped meanwhile, for hours: that is no time that was waited.
+            let waited = wasShut || gate.isShut ? pause : environment.ticks() &- start
+            left -= min(left, max(waited, 1))
             pause = min(pause * 3 / 2, 2_000_000)
         }
+        if gate.isShut { throw StoreError.suspended(files.location) }
         throw StoreError(
             .locked, "another process has held \(files.location)/lock for \(seconds) s; try again, or see who holds it")
+    }
+}
+
+extension StoreError {
+    /// The store takes no lock for now.
+    static func suspended(_ location: String) -> StoreError {
+        StoreError(.locked, "the store of \(location) is suspended and takes no lock; call resume() first")
     }
 }

@@ -41,17 +41,19 @@ package final class IndexImageWriter {
         self.store = store
         self.endsWithStore = endsWithStore
         let files = store.files
-        guard let lock = try CompactionLock(files), let newest = try files.newestCheckpoint() else { return nil }
+        guard let lock = try CompactionLock(files, store.gate), let newest = try files.newestCheckpoint() else {
+            return nil
+        }
         // A folder of that name is not ours to empty; opening does without an image.
         guard try files.status(at: IndexImage.path(newest))?.kind != .folder else { return nil }
         self.lock = lock
         generation = newest
+        loads = try store.withLedger(within: lock) { $0.loads }
         temporary = "staging/index-\(String(store.environment.random(), radix: 16))"
         let file = try files.inStaging { [temporary] () throws(FileError) in
             try files.open(temporary, .createNew)
         }
         self.file = file
-        loads = store.commit.withLock { $0.loads }
         var tables: Tables?
         store.tables.write { if $0.beginMarking() { tables = $0 } }
         guard let tables else {
@@ -291,14 +293,16 @@ package final class IndexImageWriter {
         do {
             while try step() {
                 store.giveWay()
-                if endsWithStore && store.isStopping || patched > max(64 << 20, length / 2) { return false }
+                if endsWithStore && store.isStopping || store.gate.isShut || patched > max(64 << 20, length / 2) {
+                    return false
+                }
             }
             guard lastFound <= Self.last, let position = try copyLastChanges() else { return false }
             try drain()
             try writeDirectory()
             if let file { files.close(file) }
             file = nil
-            return try store.hold { ledger -> Bool in
+            return try store.hold(within: lock) { ledger -> Bool in
                 guard ledger.loads == loads, try files.newestCheckpoint() == generation else { return false }
                 do throws(FileError) { try files.rename(temporary, to: IndexImage.path(generation)) } catch {
                     guard error.number == Errno.noEntry else { throw error }
@@ -316,12 +320,14 @@ package final class IndexImageWriter {
     /// The last round: with the journal at rest, so that the tables go with a place in it.
     private func copyLastChanges() throws -> ImagePosition? {
         let files = store.files
-        guard let checkpoint = try store.commit.withLock({ try $0.openIfThere(Ledger.checkpointPath(generation)) })
+        guard
+            let checkpoint = try store.withLedger(
+                within: lock, { try $0.openIfThere(Ledger.checkpointPath(generation)) })
         else { return nil }
         defer { files.close(checkpoint) }
         var position = ImagePosition()
         try files.stamp(checkpoint, generation, &position)
-        return try store.commit.withLock { ledger -> ImagePosition? in
+        return try store.withLedger(within: lock) { ledger -> ImagePosition? in
             guard ledger.loads == loads, ledger.generation >= generation, !tables.hasUnswept,
                 let position = ledger.restingPlace(position)
             else { return nil }

@@ -35,16 +35,19 @@ final class Ledger {
     /// The names that were looked up last.
     @exclusivity(unchecked) var names = OfTables.none(LastNames())
 
+    /// Whether locks may be taken.
+    let gate: LockGate
     private let lock: FolderLock
     let reader = LineReader()
     let hashSeed: UInt64
 
-    init(environment: StoreEnvironment, durable: Bool, usesImages: Bool) {
+    init(environment: StoreEnvironment, durable: Bool, usesImages: Bool, gate: LockGate) {
         self.environment = environment
+        self.gate = gate
         files = environment.files
         self.durable = durable
         self.usesImages = usesImages
-        lock = FolderLock(environment)
+        lock = FolderLock(environment, gate)
         journal = Journal(files)
         reserve = Reserve(files)
         hashSeed = environment.random()
@@ -113,12 +116,16 @@ final class Ledger {
     /// Takes the cache's lock, waiting a bounded time.
     ///
     /// If the folder was replaced, all will be loaded anew.
-    /// - Parameter appendsOnly: That the holder means to append records and nothing else: then the look whether the folder
-    ///   is still the same may be 10 ms old. Who touches blobs after all asks ``confirmFolder()``.
-    func acquire(wait seconds: Double, folderIsNew: Bool = false, appendsOnly: Bool = false) throws {
+    /// - Parameters:
+    ///   - appendsOnly: That the holder means to append records and nothing else: then the look whether the folder
+    ///     is still the same may be 10 ms old. Who touches blobs after all asks ``confirmFolder()``.
+    ///   - isWithin: Whether the caller holds `compact.lock`.
+    func acquire(
+        wait seconds: Double, folderIsNew: Bool = false, appendsOnly: Bool = false, isWithin: Bool = false
+    ) throws {
         while true {
             try openLock()
-            try lock.take(wait: seconds)
+            try lock.take(wait: seconds, isWithin: isWithin)
             if appendsOnly, lock.wasConfirmedLately { return }
             do throws(FileError) {
                 if try confirmFolder() != nil { return }
@@ -147,7 +154,7 @@ final class Ledger {
 
     /// Whether the journal was removed although no record leads on from it: `manifest/` was deleted, or the whole folder.
     ///
-    /// For callers that have read it to its end. Looks at most every 10 ms, as ``acquire(wait:folderIsNew:appendsOnly:)``
+    /// For callers that have read it to its end. Looks at most every 10 ms, as ``acquire(wait:folderIsNew:appendsOnly:isWithin:)``
     /// does for holders that append.
     @inline(__always)
     func hasLostJournal() throws(FileError) -> Bool {

@@ -98,6 +98,8 @@ struct ServerOptions: ParsableArguments {
     /// How a download goes about it.
     var options: DownloadOptions {
         var options = DownloadOptions()
+        // Who types the command knows which network it is.
+        options.networks = .any
         options.concurrency = concurrency
         options.requestsPerSecond = rate
         options.patience = .seconds(patience)

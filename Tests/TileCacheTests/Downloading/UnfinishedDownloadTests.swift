@@ -95,6 +95,33 @@ struct UnfinishedDownloadTests {
         #expect(try await cache.downloads().isEmpty)
     }
 
+    @Test(arguments: [
+        NetworkUse.any, .unmetered, NetworkUse(allowsExpensive: true, allowsConstrained: false),
+        NetworkUse(allowsExpensive: false, allowsConstrained: true),
+    ])
+    func anotherProcessUsesTheNetworksThatItWasBegunFor(networks: NetworkUse) async throws {
+        let lab = try CacheLab()
+        serve(lab)
+        let source = try lab.source()
+        var options = few()
+        options.networks = networks
+        _ = try await lab.cache.download(source, world(source), named: "world", options: options).report()
+        lab.store.simulateKill()
+        let unfinished = try #require(try await reopened(lab).downloads().first)
+        #expect(unfinished.options.networks == networks)
+        _ = try await unfinished.resume(from: source).report()
+        #expect(lab.transport.requests.last?.networks == networks)
+    }
+
+    /// Older programs did not write it.
+    @Test func aPlanThatSaysNothingOfNetworksMeansTheDefault() throws {
+        let text = """
+            {"begun":1,"download":1,"fingerprint":"a","options":{"attempts":4,"concurrency":4,"patience":1000,"priority":1,\
+            "revalidatesFresh":false},"region":"alps","scale":1,"source":"osm","spans":"b"}
+            """
+        #expect(try DownloadPlan(text).options.value().networks == DownloadOptions().networks)
+    }
+
     /// What was there before it began and is stale since is brought up to date, as it would have been.
     @Test func aStaleTileFromBeforeItBeganIsAskedFor() async throws {
         let lab = try CacheLab()

@@ -13,21 +13,30 @@ final class CacheLab: Sendable {
     let files: SimulatedFileSystem
     let store: TileStore
     let cache: TileCache
+    let network = ScriptedNetwork()
     private let seen = Locked<[TileCacheEvent]>([])
+    private let told = Locked<[TileCacheEvent]>([])
 
     init(recordsChanges: Bool = false, _ change: (inout TileCacheConfiguration) -> Void = { _ in }) throws {
         disk = SimulatedDisk(clock: clock.manual, recordsChanges: recordsChanges)
         files = SimulatedFileSystem(disk)
         var configuration = TileCacheConfiguration()
-        let seen = self.seen
-        configuration.onEvent = { event in seen.withLock { $0.append(event) } }
+        let (seen, told) = (self.seen, self.told)
+        configuration.onEvent = { event in
+            told.withLock { $0.append(event) }
+            if event.isTrouble { seen.withLock { $0.append(event) } }
+        }
+        configuration.network = network
         change(&configuration)
         store = try TileStore(environment: clock.manual.environment(files), configuration: configuration.store)
         cache = TileCache(
             store: store, transport: transport, configuration: configuration, clock: clock.cacheClock)
     }
 
+    /// What went wrong.
     var events: [TileCacheEvent] { seen.withLock { $0 } }
+    /// Everything that the cache told of.
+    var log: [TileCacheEvent] { told.withLock { $0 } }
 
     /// A source of pictures.
     func source(

@@ -1,0 +1,78 @@
+import Foundation
+import HTTPTypes
+import Testing
+import TileStore
+import TileStoreTesting
+
+@testable import TileCache
+
+/// A cache that gives up its locks while its app is suspended.
+@Suite(.timeLimit(.minutes(60)))
+struct CacheSuspensionTests {
+    private func world(_ source: TileSource) throws -> TileCoverage {
+        try source.coverage(.box(GeoBox(west: -180, south: -85, east: 180, north: 85)), zooms: 0...2)
+    }
+
+    private let fresh: HTTPFields = [.cacheControl: "max-age=864000"]
+
+    @Test func aDownloadBeginsNothingBeforeItIsResumed() async throws {
+        let lab = try CacheLab()
+        let (door, fields) = (Latch(), fresh)
+        lab.transport.script { _ in
+            try await door.pass()
+            return .answer(200, fields)
+        }
+        let source = try lab.source()
+        let download = try await lab.cache.download(source, world(source))
+        await until { door.waiting == 4 }
+        lab.cache.suspend()
+        // Another process has the lock meanwhile.
+        let other = try TileStore(
+            environment: lab.clock.manual.environment(SimulatedFileSystem(lab.disk), seed: 9),
+            configuration: StoreConfiguration())
+        try other.put(
+            Picture.png(9), for: lab.key(9), metadata: TileMetadata(storedAt: lab.clock.now, expires: .distantFuture))
+        lab.clock.advance(seconds: 10 * 86_400)
+        lab.cache.resume()
+        door.open()
+        let report = await download.report()
+        #expect(report.verdict == .complete && report.progress.fetched == 21)
+        #expect(try await lab.load(9, .cacheOnly)?.data == Picture.png(9))
+    }
+
+    @Test func itBeginsNothingThatWasAskedForWhileItWasSuspended() async throws {
+        let lab = try CacheLab()
+        lab.transport.answer(.answer(200, fresh))
+        let source = try lab.source()
+        lab.cache.suspend()
+        let download = try await lab.cache.download(source, world(source))
+        for _ in 0..<1000 { await Task.yield() }
+        #expect(lab.transport.count == 0)
+        lab.cache.resume()
+        #expect(await download.report().verdict == .complete)
+    }
+
+    @Test func tilesAreServedAndFetchedMeanwhile() async throws {
+        let lab = try CacheLab { $0.store.lockWait = 0 }
+        try await lab.prime(1)
+        lab.cache.suspend()
+        #expect(try await lab.load(1)?.origin.isCached == true)
+        // What comes cannot be stored, which is said, and is kept in memory.
+        #expect(try await lab.load(2)?.notStored != nil)
+        #expect(lab.events.count == 1)
+        let sent = lab.transport.count
+        #expect(try await lab.load(2)?.data == Picture.png(1))
+        #expect(lab.transport.count == sent)
+        lab.cache.resume()
+        #expect(try await lab.load(3)?.notStored == nil)
+    }
+
+    @Test func itIsClosedWhileItIsSuspended() async throws {
+        let lab = try CacheLab()
+        let source = try lab.source()
+        lab.cache.suspend()
+        let download = try await lab.cache.download(source, world(source))
+        try lab.cache.close()
+        #expect(await download.report().stoppedBy?.code == .closed)
+    }
+}
