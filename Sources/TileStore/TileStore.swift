@@ -107,7 +107,7 @@ public final class TileStore: Sendable {
         isDurable = false
         isReadOnly = true
         blobs = BlobFolder(files, isDurable: false, random: environment.random)
-        let ledger = Ledger(environment: environment, durable: false, usesImages: false)
+        let ledger = Ledger(environment: environment, durable: false, usesImages: false, gate: gate)
         salt = Locked("")
         suspicious = Locked(false)
         tables = Striped(Tables(blockSize: 4096, hashSeed: ledger.hashSeed), local: ReaderLocal.init)
