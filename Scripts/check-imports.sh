@@ -53,8 +53,8 @@ forbid "geometry and the rules of HTTP need no Foundation, threads or files" 'Fo
 # Files and folders within a target.
 forbid "one file touches the cryptographic library" 'CLibcrypto|CryptoKit' \
     $(find Sources -name '*.swift' ! -name SHA256.swift)
-forbid "one file asks by URLSession, and one folder answers it" 'FoundationNetworking' \
-    $(find Sources -name '*.swift' ! -name URLSessionTransport.swift ! -path 'Sources/TileCache/URLLoading/*')
+forbid "one folder asks by URLSession, and one answers it" 'FoundationNetworking' \
+    $(find Sources -name '*.swift' ! -path 'Sources/TileCache/Transport/*' ! -path 'Sources/TileCache/URLLoading/*')
 forbid "what can do without MapKit does" 'MapKit|SwiftUI|UIKit|AppKit|CoreGraphics|ImageIO' Sources/TileCacheMapKit/Logic
 forbid "one file of the proxy opens archives" 'TileArchive|TileCacheArchive' \
     $(find Sources/TileProxyServer -name '*.swift' ! -name ArchiveOfSource.swift)

@@ -41,6 +41,8 @@ public final class TileCache: Sendable {
     /// For what is no tile.
     let resources: ResourceParts
     let running = DownloadRegistry()
+    /// The background sessions of its downloads, by their identifiers.
+    let backgrounds = Locked<[String: BackgroundTransport]>([:])
     /// What events have told of evictions.
     let toldEvictions: Locked<RemovalReport>
     /// Shut while it is suspended: downloads begin nothing.
@@ -122,6 +124,7 @@ public final class TileCache: Sendable {
         // Before the flights: their end must not look like a failure of the tiles.
         running.close()
         flights.close()
+        backgrounds.withLock { $0 = [:] }
         magnifications.close()
         resources.drivers.close()
         drawing.close()
@@ -178,4 +181,6 @@ public final class TileCache: Sendable {
 struct FlightKey: Hashable, Sendable {
     var key: TileKey
     var isStored: Bool
+    /// The background session that carries it: its answers may take hours, which nobody who looks at a map waits for.
+    var background: String?
 }

@@ -45,6 +45,8 @@ public struct TileCacheConfiguration: Sendable {
     public var magnifierThreads = 2
 
     package var isShared = false
+    /// What opens the sessions of downloads in the background; `nil` where the system suspends no process.
+    package var backgroundSessions: (any BackgroundSessions)? = systemBackgroundSessions
 
     /// The defaults.
     public init() {}

@@ -37,6 +37,17 @@ public struct DownloadOptions: Sendable {
     /// are under way when the network changes are finished, or on Apple platforms fail and are tried again. Which kind of network
     /// it is, ``TileCacheConfiguration/network`` tells: on Linux nothing is known to be expensive.
     public var networks = NetworkUse.unmetered
+    /// Whether the system carries its requests, also while the app is suspended or was ended by the system.
+    ///
+    /// For downloads of regions with a name, on Apple platforms: elsewhere, where no process is suspended, it changes nothing.
+    /// ``TileCache/handleEvents(ofBackgroundSession:from:)`` goes on when the system has started the app again. The system has
+    /// ``concurrency`` tasks at a time while the app sleeps, so more than the 4 are of use here: 64, say; it decides when it is a
+    /// good time for them, starts an app again the later the more often it had to, and cancels them when a person ends the app,
+    /// which costs their requests. ``networks`` is heeded for each task. A source's own time-out does not count. The system
+    /// follows redirects by itself: what comes from another host counts as no answer. It keeps the requests, tokens in their URLs
+    /// and fields included, until they are done. A hook that makes each request a new one (a time in a signature) makes those
+    /// useless that were under way when the process ended.
+    public var inBackground = false
     /// Whether hosts are left out whose terms forbid asking for more than somebody looks at.
     var isBulk = true
     /// Told of every tile when it is settled, before its progress is; called on any thread, and must not block.

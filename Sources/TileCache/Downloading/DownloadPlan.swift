@@ -43,6 +43,7 @@ struct DownloadPlan: Codable, Hashable, Sendable {
         /// Not in plans of older programs.
         var allowsExpensive: Bool?
         var allowsConstrained: Bool?
+        var inBackground: Bool?
     }
 
     init(
@@ -116,6 +117,7 @@ extension DownloadPlan.Options {
         requestBudget = options.requestBudget
         allowsExpensive = options.networks.allowsExpensive
         allowsConstrained = options.networks.allowsConstrained
+        inBackground = options.inBackground
     }
 
     /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/invalidOptions``.
@@ -135,6 +137,7 @@ extension DownloadPlan.Options {
         options.requestBudget = requestBudget
         if let allowsExpensive { options.networks.allowsExpensive = allowsExpensive }
         if let allowsConstrained { options.networks.allowsConstrained = allowsConstrained }
+        options.inBackground = inBackground ?? false
         try options.check()
         return options
     }

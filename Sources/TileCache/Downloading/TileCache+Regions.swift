@@ -86,7 +86,15 @@ extension TileCache {
     ) throws -> PinnedRegion? {
         try checkBulk(source, allowed: bulkAllowedHosts)
         try options.check()
-        guard let name else { return nil }
+        guard let name else {
+            guard !options.inBackground else {
+                throw TileCacheError(
+                    .invalidOptions,
+                    "download options: a download in the background needs the region's name, by which another process goes on with it"
+                )
+            }
+            return nil
+        }
         do {
             let spans = try coverage.spans()
             return try PinnedRegion(

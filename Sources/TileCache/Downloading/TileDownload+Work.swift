@@ -71,16 +71,24 @@ extension TileDownload {
     }
 
     private func mayGoOn() async -> Bool {
-        await outage.pass()
+        if outage.isClosed { await idly { await outage.pass() } }
         await passGates()
         return isToGoOn
+    }
+
+    /// Waits for what no background session waits for; only where there is something to wait for, since it says that all
+    /// else is done.
+    private func idly<R>(_ wait: () async -> R) async -> R {
+        background?.end()
+        defer { background?.begin() }
+        return await wait()
     }
 
     /// Waits while the cache is suspended, while it is paused, and while the network may not be used.
     private func passGates() async {
         let gates = [cache.suspension, gate, network]
         // One may be closed while another is waited for.
-        while !Task.isCancelled, let closed = gates.first(where: \.isClosed) { await closed.pass() }
+        while !Task.isCancelled, let closed = gates.first(where: \.isClosed) { await idly { await closed.pass() } }
     }
 
     private var isToGoOn: Bool {
@@ -269,8 +277,10 @@ extension TileDownload {
     /// - Returns: `false` if the task was cancelled.
     private func rest(_ wait: Duration, since rings: UInt64) async -> Bool {
         let wait = min(max(wait, .milliseconds(10)), Self.longestSleep)
-        do { try await bell.sleep(wait, since: rings, cache.clock) } catch { return false }
-        return true
+        return await idly {
+            do { try await bell.sleep(wait, since: rings, cache.clock) } catch { return false }
+            return true
+        }
     }
 
     // MARK: One tile
@@ -324,7 +334,7 @@ extension TileDownload {
         }
         try await limiter?.wait()
         beforeSending()
-        return try await cache.update(source, key, options, meter)
+        return try await cache.update(source, key, options, meter, background)
     }
 
     private func settle(_ tile: CachedTile) {
@@ -481,7 +491,8 @@ extension TileCache {
     ///
     /// - Throws: ``FetchFailure`` and what else ``fetch(_:_:)`` throws; never a stale tile instead.
     func update(
-        _ source: TileSource, _ key: TileKey, _ options: DownloadOptions, _ meter: RequestMeter
+        _ source: TileSource, _ key: TileKey, _ options: DownloadOptions, _ meter: RequestMeter,
+        _ background: BackgroundTransport? = nil
     ) async throws -> CachedTile {
         let stored: StoredTile?
         do { stored = try await read(key) } catch let error as StoreError where error.code != .closed {
@@ -495,8 +506,9 @@ extension TileCache {
             source: source, key: key, stored: stored, mode: .serverThenCache, isBulk: options.isBulk)
         order.networks = options.networks
         order.meter = meter
+        order.background = background
         return try await flights.value(
-            for: FlightKey(key: key, isStored: true), priority: options.priority,
+            for: FlightKey(key: key, isStored: true, background: background?.identifier), priority: options.priority,
             terms: FetchTerms(networks: options.networks)
         ) { [order] ticket in
             try await self.fetch(order, ticket)

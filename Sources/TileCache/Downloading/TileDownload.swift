@@ -79,6 +79,8 @@ public final class TileDownload: Sendable {
     /// What was stored since then is not asked for again.
     let since: Timestamp?
     let limiter: RateLimiter?
+    /// What carries its requests in the background.
+    let background: BackgroundTransport?
     /// Shut while it is paused.
     let gate = PauseGate()
     /// Shut while the server is away.
@@ -105,10 +107,11 @@ public final class TileDownload: Sendable {
         self.tiles = tiles
         left = Locked(tiles)
         limiter = RateLimiter(perSecond: options.requestsPerSecond, clock: cache.clock)
+        background = options.inBackground ? plan.flatMap { cache.background(ofRegion: $0.region) } : nil
         let report = DownloadReport(progress: DownloadProgress(total: max(0, total)))
         state = Locked(State(report: report, lastAnswer: cache.clock.ticks()))
         if options.startsPaused { gate.close() }
-        if options.networks != .any { network.close() }
+        if options.networks != .any, background == nil { network.close() }
         guard let number = cache.running.enter(self) else {
             end(.closed)
             finish()
@@ -116,6 +119,7 @@ public final class TileDownload: Sendable {
         }
         state.withLock { $0.number = number }
         cache.tell(.downloadBegan(event(number)))
+        background?.begin(workers)
         let task = Task(priority: .utility) { await self.run() }
         let isEnded = state.withLock { state -> Bool in
             if !state.isOver { state.task = task }
@@ -237,17 +241,27 @@ public final class TileDownload: Sendable {
 
     // MARK: The end
 
+    private var workers: Int { max(1, options.concurrency) }
+
     private func run() async {
         await withTaskGroup(of: Void.self) { group in
-            group.addTask { await self.followNetwork() }
-            await withTaskGroup(of: Void.self) { workers in
-                for _ in 0..<max(1, options.concurrency) { workers.addTask { await self.work() } }
+            // A background session waits by itself for a network that it may use.
+            if background == nil { group.addTask { await self.followNetwork() } }
+            await withTaskGroup(of: Void.self) { group in
+                for _ in 0..<workers { group.addTask { await self.work() } }
+                // The last one's work goes on here.
+                for _ in 1..<workers {
+                    await group.next()
+                    background?.end()
+                }
             }
             group.cancelAll()
         }
         await countPresent()
         await removePlan()
         finish()
+        background?.finish()
+        background?.end()
     }
 
     /// Gives up what is kept for another process, once there is nothing left to do.

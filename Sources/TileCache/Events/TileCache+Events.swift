@@ -13,8 +13,9 @@ extension TileCache {
 
     /// Sends a request, and tells of it.
     func send(
-        _ request: TransportRequest, for key: TileKey?
+        _ request: TransportRequest, for key: TileKey?, by background: BackgroundTransport? = nil
     ) async throws(TransportError) -> TransportResponse {
+        let transport: any TileTransport = background ?? self.transport
         guard let onEvent = configuration.onEvent else { return try await transport.send(request) }
         let number = lastRequest.withLock { last in
             last += 1

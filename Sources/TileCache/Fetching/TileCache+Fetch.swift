@@ -25,6 +25,8 @@ struct FetchOrder: Sendable {
     var networks = NetworkUse.any
     /// Counts what it costs.
     var meter: RequestMeter?
+    /// What carries its requests in the background; `nil` for the cache's own transport.
+    var background: BackgroundTransport?
 }
 
 extension TileCache {
@@ -126,11 +128,15 @@ private struct FetchRun {
         case .checkTerms(let host): return .terms(isAllowed: mayAsk(host))
         case .askOrigin(let host): return .origin(cache.health.wait(forOrigin: host))
         case .takeSlot(let host):
+            // The system says when a background session asks. Its requests, hours long, hold up nobody who looks at a map.
+            guard order.background == nil else { return .slot }
             slot = try await cache.slots.slot(host, ticket)
             return .slot
         case .askLeave(let host):
             // Closing cancels one fetch after another, and the slot of one may go to the next before its turn.
             if cache.flights.isClosed { throw CancellationError() }
+            // Nor is one of them a probe, whose outcome others wait for.
+            guard order.background == nil else { return .leave(.ask) }
             return .leave(cache.health.leave(for: host))
         case .giveSlot, .abandonProbe: clear(action)
         // A source of the library has one host; mirrors are the proxy's.
@@ -242,7 +248,7 @@ private struct FetchRun {
             return .noAnswer(
                 TileFill.NoAnswer(OriginSetback(.unasked, .unreachable), mayPass: true, isTimeout: true))
         }
-        let requestedAt = HTTPDate(cache.clock.now())
+        var requestedAt = HTTPDate(cache.clock.now())
         order.meter?.sent()
         do throws(TransportError) {
             var outgoing = TransportRequest(
@@ -250,7 +256,9 @@ private struct FetchRun {
                 timeout: .nanoseconds(Int64(clamping: end - sentAt)))
             outgoing.isRedirected = isRedirected
             outgoing.networks = order.networks.union(ticket.terms.networks)
-            answer = try await cache.send(outgoing, for: order.key)
+            answer = try await cache.send(outgoing, for: order.key, by: order.background)
+            // When the system sent it is not known: the time for which the answer lay here is part of its age.
+            if let arrivedAt = answer.arrivedAt { requestedAt = HTTPDate(arrivedAt) }
         } catch {
             // Whatever the transport makes of being cancelled, it says nothing about the host.
             if Task.isCancelled { throw CancellationError() }

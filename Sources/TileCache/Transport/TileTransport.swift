@@ -2,6 +2,7 @@ import CacheEngine
 import ContentCoding
 import HTTPCaching
 public import HTTPTypes
+package import TileStore
 
 #if canImport(FoundationEssentials)
 public import FoundationEssentials
@@ -77,6 +78,8 @@ public struct TransportResponse: Sendable {
     public var head: HTTPResponse
     /// The body as the server sent it, in whatever content coding it has.
     public var body: Data
+    /// When it had come, where that is longer ago than its being handed over: the system took it for a process that was suspended.
+    package var arrivedAt: Timestamp?
 
     /// Describes an answer.
     public init(head: HTTPResponse, body: Data = Data()) {

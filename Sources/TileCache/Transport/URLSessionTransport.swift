@@ -123,7 +123,7 @@ extension TransportRequest {
 
 extension URLSessionConfiguration {
     /// Takes away what would come between the cache and its servers.
-    fileprivate func adaptToCache() {
+    func adaptToCache() {
         // With no cache, the standard policy neither answers by itself nor adds `Cache-Control: no-cache`.
         urlCache = nil
         requestCachePolicy = .useProtocolCachePolicy
@@ -146,7 +146,8 @@ extension URLSessionConfiguration {
 }
 
 extension URLRequest {
-    fileprivate init?(_ request: TransportRequest) {
+    /// As URLSession sends it; `nil` if it is none for http or https.
+    init?(_ request: TransportRequest) {
         let head = request.head
         guard let scheme = head.scheme?.lowercased(), scheme == "http" || scheme == "https", !head.host.isEmpty,
             let url = URL(string: "\(scheme)://\(head.host)\(head.path ?? "/")")
@@ -274,35 +275,17 @@ private final class URLSessionExchanges: NSObject, URLSessionDataDelegate, Senda
             fail(task, .malformed, "no final answer")
             return false
         }
-        var fields = HTTPFields()
-        var size = 0
-        for (name, value) in response.allHeaderFields {
-            guard let name = name as? String, let value = value as? String else { continue }
-            size += name.utf8.count + value.utf8.count + 4
-            guard let name = HTTPField.Name(name) else {
-                fail(task, .malformed, "a header field's name is no token")
-                return false
-            }
-            fields.append(HTTPField(name: name, value: value))
-        }
-        guard size <= headLimit else {
-            fail(task, .headTooLarge, "the header fields are \(size) B, above \(headLimit) B")
+        let head: URLSessionHead
+        do throws(URLSessionHead.Flaw) {
+            head = try URLSessionHead(response, limit: headLimit)
+        } catch {
+            fail(task, error.code, error.message)
             return false
         }
-        let length = fields[.contentLength].flatMap { Int($0) }
-        let coding = fields[.contentEncoding]?.lowercased() ?? "identity"
-        let isDecoded = ["gzip", "x-gzip", "deflate", "br"].contains(coding)
-        if isDecoded {
-            fields[.contentEncoding] = nil
-            fields[.contentLength] = nil
-        }
-        let head = HTTPResponse(status: .init(code: response.statusCode), headerFields: fields)
         let isTooLarge = running.withLock { running in
             guard let exchange = running[task.taskIdentifier] else { return false }
-            running[task.taskIdentifier]?.head = head
-            guard !exchange.isHead, head.status != .noContent, head.status != .notModified, !isDecoded,
-                !fields.contains(.transferEncoding), let length
-            else { return false }
+            running[task.taskIdentifier]?.head = head.head
+            guard let length = head.promised(isHead: exchange.isHead) else { return false }
             running[task.taskIdentifier]?.promised = length
             return length > exchange.bodyLimit
         }
@@ -312,7 +295,8 @@ private final class URLSessionExchanges: NSObject, URLSessionDataDelegate, Senda
 }
 
 extension TransportError {
-    fileprivate init(_ error: any Error, host: String, headArrived: Bool) {
+    /// What an error of URLSession means.
+    init(_ error: any Error, host: String, headArrived: Bool) {
         guard let error = error as? URLError else {
             self.init(.connection, "\(host): the connection failed", cause: error)
             return
