@@ -154,12 +154,13 @@ public final class TileCache: Sendable {
     ///
     /// For an app whose cache lies in a container that it shares with its extensions (``folder(inAppGroup:named:in:)``): the system
     /// ends an app that holds a file's lock there when it is suspended. Blocks for as long as something is being stored, some
-    /// milliseconds. Downloads begin no further tiles. Tiles are loaded and served as ever; what is to be stored waits for
-    /// `lockWait` of the store's configuration, not counting the time for which the system has stopped the process, and counts as
-    /// not stored after that. A cache may be closed while it is suspended. Locks of MBTiles files are not the cache's.
+    /// milliseconds. Downloads begin no further tiles. Tiles are loaded and served as ever. What comes meanwhile is not stored, which
+    /// ``TileCacheEvent/notStored(_:_:)`` tells, and kept in memory; a download asks for it again afterwards. Other functions that
+    /// change something throw `StoreError` with the code `locked` at once. A cache may be closed while it is suspended. Locks of
+    /// MBTiles files are not the cache's.
     public func suspend() {
         suspension.close()
-        store.suspend()
+        store.suspendRefusing()
     }
 
     /// Goes on after ``suspend()``; does nothing if it is not suspended.

@@ -152,7 +152,10 @@ public final class TileStore: Sendable {
     /// Reading goes on, and sees what other processes write. What changes something, calls of other threads included, waits as it
     /// does for another process, for ``StoreConfiguration/lockWait``, and then throws `StoreError.Code.locked`; time for which the
     /// system has stopped the process does not count. Calling it again does nothing.
-    public func suspend() { gate.shut() }
+    public func suspend() { gate.shut(refusing: false) }
+
+    /// The same, but what changes something throws `StoreError.Code.locked` at once: for callers whose threads have other work, too.
+    package func suspendRefusing() { gate.shut(refusing: true) }
 
     /// Takes locks again, after ``suspend()``.
     ///

@@ -20,6 +20,8 @@ public struct DownloadProgress: Hashable, Sendable {
     public var bytes = 0
     /// Whether it waits for a server that is away, or for a network that it may use; ``TileDownload/obstacle`` says why.
     public var isWaiting = false
+    /// Whether what is there is known: of a region only when it was counted at the end, since tiles that came may be gone by then.
+    package var isCounted = true
 
     /// Nothing done of so many tiles.
     public init(total: Int) { self.total = total }
@@ -33,7 +35,9 @@ public struct DownloadProgress: Hashable, Sendable {
     /// The share of tiles that are there, from 0 to 1; 1 exactly when all are.
     public var fraction: Double { isComplete ? 1 : min(Double(max(0, there)) / Double(max(total, 1)), 0.999_999) }
     /// Whether all tiles are there: none is pending, failed or lost.
-    public var isComplete: Bool { there >= total }
+    ///
+    /// Of a region's download that is told at its end, when it was counted.
+    public var isComplete: Bool { isCounted && there >= total }
     /// Whether all tiles are settled, failed ones included.
     public var isSettled: Bool { done >= total }
 }

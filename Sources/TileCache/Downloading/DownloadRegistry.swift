@@ -27,9 +27,17 @@ final class DownloadRegistry: Sendable {
         }
     }
 
-    /// The download that carries out a plan, if one is under way.
-    func download(of plan: WrittenPlan) -> TileDownload? {
-        state.withLock { $0.running.values.first { $0.plan == plan && !$0.isOver } }
+    private let resuming = Locked(())
+
+    /// The download that carries out a plan: one that is under way, unless it is about to end, or a new one.
+    ///
+    /// Two who ask at the same time get the same.
+    func download(of plan: WrittenPlan, orNew make: () -> TileDownload) -> TileDownload {
+        resuming.withLock { _ in
+            // Not within the other lock, which a new one needs to be entered.
+            let running = all.first { $0.plan == plan && !$0.isEnding }
+            return running ?? make()
+        }
     }
 
     func leave(_ number: UInt64) { state.withLock { _ = $0.running.removeValue(forKey: number) } }

@@ -37,6 +37,8 @@ public enum DownloadVerdict: Hashable, Sendable {
     /// Every tile of the download is in the cache, or the server says that it does not exist.
     case complete
     /// So many tiles are not; ``DownloadReport/shortfalls`` says why.
+    ///
+    /// 0 where it is not known, because the cache was closed before they were counted, or the download is still under way.
     case incomplete(missing: Int)
 }
 

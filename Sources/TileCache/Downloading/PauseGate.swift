@@ -4,6 +4,7 @@ import TileStore
 final class PauseGate: Sendable {
     private struct State {
         var isClosed = false
+        var closings = 0
         var last: UInt64 = 0
         var waiting: [UInt64: CheckedContinuation<Void, Never>] = [:]
     }
@@ -12,14 +13,19 @@ final class PauseGate: Sendable {
     /// Whether who comes now would wait.
     var isClosed: Bool { state.withLock { $0.isClosed } }
 
+    /// How often it was closed.
+    var closings: Int { state.withLock { $0.closings } }
+
     /// Closes it.
     ///
     /// - Returns: Whether it was open.
     @discardableResult
     func close() -> Bool {
         state.withLock { state in
-            defer { state.isClosed = true }
-            return !state.isClosed
+            guard !state.isClosed else { return false }
+            state.isClosed = true
+            state.closings += 1
+            return true
         }
     }
 

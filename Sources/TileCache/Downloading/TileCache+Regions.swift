@@ -71,6 +71,7 @@ extension TileCache {
                 try store.pin(region, plan: written.text)
             }
             plan = written
+            endDownloads(of: region.name, "replaced by another download of that name")
         }
         return TileDownload(
             self, source, .covered(keys), total: coverage.tileCount, options, isRegion: true, plan: plan)
@@ -155,13 +156,22 @@ extension TileCache {
             tiles: total, samples: drawn.count, bytes: whole(bytes), storedBytes: whole(distinctBytes))
     }
 
-    /// Gives a region up together with its tiles, except those that another region covers.
+    /// Gives a region up together with its tiles, except those that another region covers, and ends its download.
     ///
     /// - Returns: What was removed; `nil` if there is no region of that name.
     /// - Throws: `StoreError`.
     public func removeRegion(_ name: String) async throws -> RemovalReport? {
         let store = self.store
-        return try await pool.run { try store.removeRegion(name) }
+        let report = try await pool.run { try store.removeRegion(name) }
+        if report != nil { endDownloads(of: name, "removed while it was downloaded") }
+        return report
+    }
+
+    /// Ends the downloads of a region that is not there any more: their tiles would not be pinned.
+    private func endDownloads(of region: String, _ why: String) {
+        for download in running.all where download.plan?.region == region {
+            download.end(TileCacheError(.invalidRegion, "region \(region) was \(why)"))
+        }
     }
 
     /// The pinned regions and how much of each is there.

@@ -84,9 +84,13 @@ extension TileDownload {
         return await wait()
     }
 
-    /// Waits while the cache is suspended, while it is paused, and while the network may not be used.
+    private var gates: [PauseGate] { [cache.suspension, gate, network] }
+
+    /// Whether the cache is suspended, it is paused, or the network may not be used.
+    private var isHeldUp: Bool { gates.contains(where: \.isClosed) }
+
+    /// Waits while that is so.
     private func passGates() async {
-        let gates = [cache.suspension, gate, network]
         // One may be closed while another is waited for.
         while !Task.isCancelled, let closed = gates.first(where: \.isClosed) { await idly { await closed.pass() } }
     }
@@ -288,6 +292,7 @@ extension TileDownload {
     private func attempt(_ job: Job) async -> TryEnd {
         let key = job.key
         var job = job
+        let suspensions = cache.suspension.closings
         do {
             if try await cache.isSettled(key, ifFresh: !options.revalidatesFresh, since: since) {
                 options.onTile?(key, .unchanged)
@@ -305,6 +310,13 @@ extension TileDownload {
                 put(back: job)
                 return .over
             }
+            if (tile.notStored as? StoreError)?.code == .locked, cache.suspension.closings != suspensions {
+                // It came when nothing could be stored, and is no fault of anybody's.
+                let now = cache.clock.ticks()
+                count { $0.noteAnswer(now) }
+                put(back: job)
+                return .answered
+            }
             settle(tile)
             return .answered
         } catch {
@@ -317,6 +329,13 @@ extension TileDownload {
     /// - Parameter beforeSending: Called when its turn has come.
     /// - Returns: `nil` if a budget is used up.
     private func ask(_ key: TileKey, beforeSending: () -> Void) async throws -> CachedTile? {
+        while let limiter {
+            try await limiter.wait()
+            // It may have been paused meanwhile, or the network have become another one. Then it waits for another turn.
+            guard isHeldUp else { break }
+            await passGates()
+            guard isToGoOn else { return nil }
+        }
         // Reserved before it is sent, so that several at a time stay within the budget.
         let mayAsk = state.withLock { state -> Bool in
             guard !state.isOutOfBudget(options) else { return false }
@@ -332,7 +351,6 @@ extension TileDownload {
                 state.report.progress.bytes += cost.bytes
             }
         }
-        try await limiter?.wait()
         beforeSending()
         return try await cache.update(source, key, options, meter, background)
     }

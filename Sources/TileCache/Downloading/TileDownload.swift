@@ -108,7 +108,8 @@ public final class TileDownload: Sendable {
         left = Locked(tiles)
         limiter = RateLimiter(perSecond: options.requestsPerSecond, clock: cache.clock)
         background = options.inBackground ? plan.flatMap { cache.background(ofRegion: $0.region) } : nil
-        let report = DownloadReport(progress: DownloadProgress(total: max(0, total)))
+        var report = DownloadReport(progress: DownloadProgress(total: max(0, total)))
+        report.progress.isCounted = !isRegion
         state = Locked(State(report: report, lastAnswer: cache.clock.ticks()))
         if options.startsPaused { gate.close() }
         if options.networks != .any, background == nil { network.close() }
@@ -136,6 +137,14 @@ public final class TileDownload: Sendable {
 
     /// Whether it has ended.
     public var isOver: Bool { state.withLock { $0.isOver } }
+
+    /// Whether it begins no further tiles.
+    var isEnding: Bool {
+        state.withLock { state in
+            state.isOver || state.report.stoppedBy != nil || state.isOutOfBudget(options)
+                || state.task?.isCancelled == true
+        }
+    }
 
     /// Why nothing moves at the moment: the network may not be used, or what the server, or the way to it, said last; `nil` while
     /// it answers.
@@ -276,15 +285,18 @@ public final class TileDownload: Sendable {
         }
     }
 
+    /// Whether nobody wants to know what is there: where all tiles are settled, being cancelled changes nothing any more.
+    private var isGivenUp: Bool { Task.isCancelled && state.withLock { $0.report.progress.pending > 0 } }
+
     /// Counts what of a region is in the cache: what was stored may have been evicted or removed since.
     private func countPresent() async {
-        guard isRegion, !Task.isCancelled, !cache.isClosed else { return }
+        guard isRegion, !isGivenUp, !cache.isClosed else { return }
         if await countPresentByEntries() { return }
         let (failed, store) = (Set(state.withLock { $0.report.failures.map(\.key) }), cache.store)
         var tiles = self.tiles
         var (present, settled) = (0, 0)
         do {
-            while !Task.isCancelled {
+            while !isGivenUp {
                 var some: [TileKey] = []
                 while some.count < 4096, let key = tiles.next() { some.append(key) }
                 guard !some.isEmpty else { break }
@@ -293,9 +305,10 @@ public final class TileDownload: Sendable {
                 present += there.count
                 settled += failed.isEmpty ? there.count : there.count { !failed.contains($0) }
             }
-            guard !Task.isCancelled else { return }
+            guard !isGivenUp else { return }
             state.withLock { state in
                 state.report.present = present
+                state.report.progress.isCounted = true
                 let progress = state.report.progress
                 // Where tiles are pending, old copies of them cannot be told from tiles of this run.
                 guard progress.pending == 0, failed.count == progress.failed else { return }
@@ -331,7 +344,12 @@ public final class TileDownload: Sendable {
                 return present
             }
             guard let present else { return false }
-            if !Task.isCancelled { state.withLock { $0.report.present = present } }
+            if !isGivenUp {
+                state.withLock { state in
+                    state.report.present = present
+                    state.report.progress.isCounted = true
+                }
+            }
             return true
         } catch { return false }
     }

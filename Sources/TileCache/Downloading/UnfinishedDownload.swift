@@ -37,7 +37,8 @@ public struct UnfinishedDownload: Sendable {
 
     /// Goes on with it: asks only for what has not been stored since it began.
     ///
-    /// One that is under way in this cache is given as it is.
+    /// One that is under way in this cache is given as it is, with its own options and paused if it is; not one that was
+    /// cancelled, or whose budget is used up.
     /// - Parameters:
     ///   - source: Where the tiles come from. What is in a template's query and values, and in a source's header fields, is
     ///     never kept: give the source as it was, with the secrets of today.
@@ -56,15 +57,17 @@ public struct UnfinishedDownload: Sendable {
                 "the download of region \(region.name) was begun from a source \(region.source) with another host, path, kind or "
                     + "format: give that one, or download the region anew")
         }
-        if let running = cache.running.download(of: plan) { return running }
         let (cache, region) = (self.cache, self.region)
         guard try await cache.pool.run({ try cache.store.regions().contains(region) }) else {
             throw TileCacheError(
                 .invalidRegion, "region \(region.name) was removed, or replaced by another one; download it anew")
         }
         let tiles = SpanIterator(region, like: try TileAddress(z: 0, x: 0, y: 0, scale: scale, format: format))
-        return TileDownload(
-            cache, source, .pinned(tiles), total: region.tileCount, options, isRegion: true, plan: plan, since: begun)
+        return cache.running.download(of: plan) {
+            TileDownload(
+                cache, source, .pinned(tiles), total: region.tileCount, options, isRegion: true, plan: plan,
+                since: begun)
+        }
     }
 }
 

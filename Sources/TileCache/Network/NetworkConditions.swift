@@ -23,7 +23,7 @@ public protocol NetworkMonitor: Sendable {
     /// The conditions of this moment, as soon as they are known, and again after each change, until the stream is given up.
     ///
     /// Whoever waits for a server that could not be reached tries again with each element after the first that is reachable. A
-    /// stream that ends, or has no element, keeps nobody from anything.
+    /// stream that ends keeps nobody from anything. Until its first element, downloads that may not use every network begin nothing.
     func conditions() -> AsyncStream<NetworkConditions>
 }
 

@@ -56,8 +56,8 @@ public final class URLSessionTransport: TileTransport {
     /// - `urlCache` is `nil` and the cache policy that of the protocol: there is one cache, which must see each 304.
     /// - `TileCacheURLProtocol` is not among its protocols: the cache would ask itself.
     /// - Of `httpAdditionalHeaders` those fields are left out that the cache sets itself or whose answers it could not store:
-    ///   `Accept-Encoding`, `Range` and conditions (`If-None-Match` and the like). A field of a request wins over one of the same
-    ///   name here.
+    ///   `Accept-Encoding`, `Range` and conditions (`If-None-Match` and the like), and those whose name or value is no text. A field
+    ///   of a request wins over one of the same name here.
     /// - Its time-outs are raised: ``TransportRequest/timeout`` holds alone.
     /// - `waitsForConnectivity` is off (on Apple platforms): the cache has to learn at once that there is no network, to serve
     ///   what it has.
@@ -128,8 +128,9 @@ extension URLSessionConfiguration {
         urlCache = nil
         requestCachePolicy = .useProtocolCachePolicy
         protocolClasses = protocolClasses?.filter { $0 != TileCacheURLProtocol.self }
-        httpAdditionalHeaders = httpAdditionalHeaders?.filter { name, _ in
-            guard let name = (name as? String)?.lowercased() else { return false }
+        httpAdditionalHeaders = httpAdditionalHeaders?.filter { name, value in
+            // On Linux a value that is no text ends the process.
+            guard let name = (name as? String)?.lowercased(), value is String else { return false }
             return !Self.fieldsOfTheCache.contains(name)
         }
         timeoutIntervalForRequest = TransportRequest.longestPause

@@ -111,6 +111,7 @@ final class FolderLock {
     }
 
     private func waitForLock(_ file: OpenFile, _ seconds: Double, _ isWithin: Bool) throws {
+        if !isWithin, gate.isRefusing { throw StoreError.suspended(files.location) }
         var left = UInt64(max(0, min(seconds, 3600)) * 1e9)
         var pause: UInt64 = 20_000
         while left > 0 {
@@ -118,8 +119,8 @@ final class FolderLock {
             environment.pause(pause)
             if try tryToTake(file, isWithin) { return }
             if gate.isClosed { throw closedError }
-            // The suspension waits for what the caller holds.
-            if isWithin, gate.isShut { break }
+            // The suspension waits for what the caller holds; or nobody is to wait for its end.
+            if isWithin ? gate.isShut : gate.isRefusing { break }
             // The process may have been stopped meanwhile, for hours: that is no time that was waited.
             let waited = wasShut || gate.isShut ? pause : environment.ticks() &- start
             left -= min(left, max(waited, 1))

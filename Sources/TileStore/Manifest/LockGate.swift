@@ -5,6 +5,8 @@
 final class LockGate: Sendable {
     private struct State {
         var isShut = false
+        /// Whether who finds it shut does not wait for it.
+        var isRefusing = false
         var isClosed = false
         /// Locks that are held, or being tried.
         var holders = 0
@@ -13,6 +15,8 @@ final class LockGate: Sendable {
 
     /// Whether no lock may be taken for now.
     var isShut: Bool { state.withLock { $0.isShut } }
+    /// Whether it is shut, and nobody is to wait until it opens.
+    var isRefusing: Bool { state.withLock { $0.isShut && $0.isRefusing } }
     /// Whether no lock may be taken any more.
     var isClosed: Bool { state.withLock { $0.isClosed } }
 
@@ -37,8 +41,11 @@ final class LockGate: Sendable {
     }
 
     /// Lets no lock be taken, and waits until none is held.
-    func shut() {
-        state.withLock { $0.isShut = true }
+    func shut(refusing: Bool) {
+        state.withLock { state in
+            state.isShut = true
+            state.isRefusing = refusing
+        }
         state.wait { $0.holders == 0 || !$0.isShut ? () : nil }
     }
 

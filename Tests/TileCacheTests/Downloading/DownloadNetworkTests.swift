@@ -212,4 +212,40 @@ struct DownloadNetworkTests {
         }
     }
     #endif
+
+    /// Who waited for its turn at the download's rate was sent all the same, hours later even.
+    @Test(arguments: ["cellular", "suspended", "paused"])
+    func whoWaitsForTheRateIsHeldUpToo(how: String) async throws {
+        let lab = try CacheLab()
+        lab.transport.answer(.answer(200, fresh))
+        let source = try lab.source()
+        var options = DownloadOptions()
+        options.concurrency = 8
+        options.requestsPerSecond = 0.1
+        let download = try await lab.cache.download(source, world(source), options: options)
+        await until { lab.transport.count >= 1 && lab.clock.sleepers >= 7 }
+        switch how {
+        case "cellular":
+            lab.network.become(.cellular)
+            await until { download.progress.isWaiting }
+        case "paused": download.pause()
+        default: lab.cache.suspend()
+        }
+        let before = lab.transport.count
+        for _ in 0..<200 {
+            lab.clock.advance(seconds: 1)
+            for _ in 0..<20 { await Task.yield() }
+        }
+        #expect(lab.transport.count == before)
+        switch how {
+        case "cellular": lab.network.become(.wifi)
+        case "paused": download.resume()
+        default: lab.cache.resume()
+        }
+        while !download.isOver {
+            lab.clock.advance(seconds: 1)
+            await Task.yield()
+        }
+        #expect(await download.report().verdict == .complete && lab.transport.count == 21)
+    }
 }

@@ -174,4 +174,68 @@ struct RegionDownloadTests {
         #expect(error?.code == .forbidden)
         #expect(lab.transport.requests.allSatisfy { $0.head.authority == "tiles.example" })
     }
+
+    /// A download that was cancelled after its last tile was not counted, and called complete what had been evicted.
+    @Test(arguments: 0..<10)
+    func aLateCancelDoesNotMakeARegionComplete(round: Int) async throws {
+        let lab = try CacheLab { $0.store.capacity = 40_000 }
+        let clock = lab.clock
+        lab.transport.script { request in
+            clock.advance(seconds: 1)
+            let path = request.head.path ?? ""
+            return .answer(
+                200, [.cacheControl: "max-age=864000"], body: Picture.png(path.hashValue & 0xFFFFFF, size: 5000))
+        }
+        let source = try lab.source()
+        let world = try source.coverage(.box(GeoBox(west: -180, south: -85, east: 180, north: 85)), zooms: 0...2)
+        let download = try await lab.cache.download(source, world)
+        while download.progress.done < download.progress.total, !download.isOver { await Task.yield() }
+        download.cancel()
+        let report = await download.report()
+        #expect(report.verdict != .complete && report.present ?? 21 < 21)
+        if case .incomplete(let missing) = report.verdict { #expect(missing == 21 - (report.present ?? 0)) }
+    }
+
+    /// All tiles had come, and were not there any more: 100 % was told, and then what is missing.
+    @Test func nothingIsWholeBeforeItWasCounted() async throws {
+        let lab = try CacheLab { $0.store.capacity = 40_000 }
+        let clock = lab.clock
+        lab.transport.script { request in
+            clock.advance(seconds: 1)
+            let path = request.head.path ?? ""
+            return .answer(
+                200, [.cacheControl: "max-age=864000"], body: Picture.png(path.hashValue & 0xFFFFFF, size: 5000))
+        }
+        let source = try lab.source()
+        let world = try source.coverage(.box(GeoBox(west: -180, south: -85, east: 180, north: 85)), zooms: 0...2)
+        let download = try await lab.cache.download(source, world)
+        for await progress in download.updates() { #expect(progress.fraction < 1 && !progress.isComplete) }
+        #expect(await download.report().progress.lost > 0)
+    }
+
+    /// It went on, asked for all its tiles, pinned none of them and said that all was well.
+    @Test func theDownloadOfARegionThatIsRemovedEnds() async throws {
+        let lab = try CacheLab()
+        let door = Latch()
+        lab.transport.script { _ in
+            try await door.pass()
+            return .answer(200, [.cacheControl: "max-age=60"])
+        }
+        let source = try lab.source()
+        let world = try source.coverage(.box(GeoBox(west: -180, south: -85, east: 180, north: 85)), zooms: 0...2)
+        let removed = try await lab.cache.download(source, world, named: "world")
+        await until { door.waiting == 4 }
+        _ = try await lab.cache.removeRegion("world")
+        var report = await removed.report()
+        #expect(report.stoppedBy?.code == .invalidRegion && report.verdict == .incomplete(missing: 21))
+
+        let replaced = try await lab.cache.download(source, world, named: "world")
+        await until { door.waiting == 4 }
+        let second = try await lab.cache.download(source, world, named: "world")
+        report = await replaced.report()
+        #expect(report.stoppedBy?.code == .invalidRegion)
+        door.open()
+        #expect(await second.report().verdict == .complete)
+        #expect(try await lab.cache.downloads().isEmpty)
+    }
 }

@@ -314,4 +314,44 @@ struct UnfinishedDownloadTests {
         let unfinished = try await reopened(lab).downloads()
         #expect(unfinished.map(\.region.name) == ["world"])
     }
+
+    /// They were two downloads of one plan.
+    @Test(arguments: 0..<10)
+    func twoWhoResumeItAtTheSameTimeGetTheSame(round: Int) async throws {
+        let lab = try CacheLab()
+        serve(lab)
+        let source = try lab.source()
+        _ = try await lab.cache.download(source, world(source), named: "world", options: few()).report()
+        let door = Latch()
+        lab.transport.script { _ in
+            try await door.pass()
+            return .answer(200, [.cacheControl: "max-age=60"])
+        }
+        let unfinished = try #require(try await lab.cache.downloads().first)
+        async let first = unfinished.resume(from: source, options: DownloadOptions())
+        async let second = unfinished.resume(from: source, options: DownloadOptions())
+        let (one, other) = try await (first, second)
+        #expect(one === other)
+        door.open()
+        #expect(await one.report().verdict == .complete)
+    }
+
+    /// One whose budget is used up was given to whoever wanted to go on with a new one.
+    @Test func oneThatIsEndingIsNotGoneOnWith() async throws {
+        let lab = try CacheLab()
+        let door = Latch()
+        lab.transport.script { _ in
+            try await door.pass()
+            return .answer(200, [.cacheControl: "max-age=60"])
+        }
+        let source = try lab.source()
+        let ending = try await lab.cache.download(source, world(source), named: "world", options: few())
+        await until { door.waiting == 3 }
+        let unfinished = try #require(try await lab.cache.downloads().first)
+        let second = try await unfinished.resume(from: source, options: DownloadOptions())
+        #expect(second !== ending)
+        door.open()
+        #expect(await ending.report().reachedBudget)
+        #expect(await second.report().verdict == .complete)
+    }
 }
