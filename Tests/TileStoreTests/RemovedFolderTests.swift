@@ -158,6 +158,28 @@ struct RemovedFolderTests {
         try second.close()
     }
 
+    /// Nobody has hashed the new folder's blobs since the machine was started anew, and the store did not know.
+    @Test(arguments: [false, true])
+    func aStoreThatFollowsIntoAnotherFolderDoubtsTheBlobsOfThat(isDoubtful: Bool) throws {
+        var configuration = Lab.plain
+        configuration.digestCheck = .never
+        let lab = try Lab(configuration)
+        try lab.put(0..<2)
+        #expect(!lab.store.suspicious.withLock { $0 })
+        lab.disk.remove("")
+        let files = SimulatedFileSystem(lab.disk)
+        let other = try TileStore(
+            environment: lab.clock.environment(files, seed: 77, bootID: isDoubtful ? "boot-0" : "boot-1"),
+            configuration: configuration)
+        try other.put(lab.bytes(7), for: lab.key(7), metadata: lab.metadata())
+        lab.disk.corrupt(lab.digest(7).path) { $0[0] ^= 1 }
+        Self.wait(lab)
+        try lab.put(8..<9)
+        #expect(lab.store.suspicious.withLock { $0 } == isDoubtful)
+        #expect(try (lab.store.read(lab.key(7)) == nil) == isDoubtful)
+        other.simulateKill()
+    }
+
     @Test("What is put after the manifest was deleted is kept", arguments: [false, true])
     func putsAfterTheManifestWasDeletedAreKept(durable: Bool) throws {
         var configuration = Lab.plain
