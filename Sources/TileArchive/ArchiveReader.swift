@@ -41,6 +41,8 @@ public enum ArchiveStep: Sendable {
     case tile(z: Int, x: Int, y: Int, scale: Int, fileExtension: String?, ArchivedTile)
     /// Something that is no usable tile, and why; `count` is how many there are of it.
     case skipped(what: String, why: String, count: Int)
+    /// A file that may well be a tile and cannot be read: the system refused it, or the disk failed.
+    case failed(what: String, why: String)
 }
 
 /// An archive of tiles that is open for reading: MBTiles, PMTiles or a folder.

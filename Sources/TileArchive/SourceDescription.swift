@@ -25,12 +25,15 @@ public struct SourceDescription: Sendable {
 
     /// What is known; empty where nothing is, or the file is none of ours.
     ///
-    /// - Throws: ``ArchiveError`` where the folder cannot be read.
+    /// - Throws: ``ArchiveError`` where the folder or the file cannot be read.
     public func read() throws -> ArchiveMetadata {
-        guard let folder = try FolderHandle.open(cache)?.subfolder("sources"),
-            case .bytes(let data) = folder.read(name, limit: Self.largest), let members = JSON(data)?.members
-        else { return ArchiveMetadata() }
-        return ArchiveMetadata(json: members)
+        guard let folder = try FolderHandle.open(cache)?.subfolder("sources") else { return ArchiveMetadata() }
+        switch folder.read(name, limit: Self.largest) {
+        case .bytes(let data): return JSON(data)?.members.map { ArchiveMetadata(json: $0) } ?? ArchiveMetadata()
+        // Who merges into it would write it anew without what it says.
+        case .refused(let why): throw ArchiveError(.io, "cannot read \(folder.path)/\(name): \(why)")
+        case .absent, .link, .notAFile, .tooLarge: return ArchiveMetadata()
+        }
     }
 
     /// Adds what an archive says: its words replace older ones, except that all attributions are kept.

@@ -14,6 +14,8 @@ struct PlanFolder: Sendable {
     private static let ending = ".json"
     /// No plan is longer.
     static let longest = 65_536
+    /// How many files that are of no region are looked at.
+    static let mostOthers = 256
 
     private let files: any FileSystem
 
@@ -39,21 +41,35 @@ struct PlanFolder: Sendable {
         return Data(line.bytes)
     }
 
-    /// Puts a staged plan in its place.
-    func place(_ staged: String, of region: String, _ hold: borrowing FolderHold) throws(FileError) {
+    /// Makes sure that a region's plan can be put in its place.
+    func prepare(for region: String) throws(FileError) {
         if try files.makeFolder(Self.folder) { try files.syncFolder("") }
-        guard try isFolder() else { throw FileError("rename into", Self.folder, Errno.notFolder) }
+        guard try isFolder() else {
+            throw FileError("rename into", "\(files.location)/\(Self.folder)", Errno.notFolder)
+        }
+        let path = Self.path(of: region)
+        if try isFolder(path) { throw FileError("replace", "\(files.location)/\(path)", Errno.isFolder) }
+    }
+
+    /// Puts a staged plan in its place, which was prepared.
+    func place(_ staged: String, of region: String, _ hold: borrowing FolderHold) throws(FileError) {
         try files.rename(staged, to: Self.path(of: region))
         try files.syncFolder(Self.folder)
     }
 
-    /// Removes a region's plan, if there is one.
+    /// Removes a region's plan, if there is one; a folder in its place is none.
     func remove(_ region: String, _ hold: borrowing FolderHold) throws(FileError) {
-        if try isFolder() { try files.unlink(Self.path(of: region)) }
+        let path = Self.path(of: region)
+        guard try isFolder() else { return }
+        do throws(FileError) { try files.unlink(path) } catch {
+            guard try isFolder(path) else { throw error }
+        }
     }
 
     /// Whether it is there and no link: through one, files of somebody else would be replaced and removed.
-    private func isFolder() throws(FileError) -> Bool { try files.status(at: Self.folder)?.kind == .folder }
+    private func isFolder(_ path: String = folder) throws(FileError) -> Bool {
+        try files.status(at: path)?.kind == .folder
+    }
 
     /// A region's plan: the JSON object; `nil` if there is none, or none that can be read.
     func plan(of region: String) throws(FileError) -> String? {
@@ -67,11 +83,14 @@ struct PlanFolder: Sendable {
         case whole(String)
     }
 
-    /// The names of all plans' files.
-    func names() throws(FileError) -> [String] {
-        (try files.list(Self.folder) ?? []).filter { name in
+    /// The names of plans' files: those of some regions, and not too many others, which nobody needs.
+    func names(of regions: [String]) throws(FileError) -> [String] {
+        let known = Set(regions.map(Self.fileName(of:)))
+        let all = (try files.list(Self.folder) ?? []).filter { name in
             name.utf8.count == 32 + Self.ending.utf8.count && name.hasSuffix(Self.ending)
-        }.sorted()
+        }
+        return (all.filter(known.contains) + all.filter { !known.contains($0) }.sorted().prefix(Self.mostOthers))
+            .sorted()
     }
 
     /// Reads a plan's file.

@@ -10,15 +10,16 @@ extension TileStore {
 
     /// Sets the lasting limits and evicts down to them at once.
     public func setLimits(_ limits: StoreLimits) throws {
-        try hold { ledger in
-            // A durable store says of nothing that it is kept because a record says so that may not be on the disk.
-            guard isDurable || tables.read({ t, _ in t.limits != limits }) else { return }
-            var lines = LineBuffer(capacity: 128)
-            lines.limits(limits)
-            // Lower limits make room on a full disk, so they must get onto it.
-            try appendRemoval(lines, [], ledger)
+        try enforcingLimits {
+            try hold { ledger in
+                // A durable store says of nothing that it is kept because a record says so that may not be on the disk.
+                guard isDurable || tables.read({ t, _ in t.limits != limits }) else { return }
+                var lines = LineBuffer(capacity: 128)
+                lines.limits(limits)
+                // Lower limits make room on a full disk, so they must get onto it.
+                try appendRemoval(lines, [], ledger)
+            }
         }
-        try enforceLimits()
     }
 
     /// At opening: takes over the limits that the configuration names, and makes sure that there are some.
@@ -29,6 +30,21 @@ extension TileStore {
         let entries = configuration.entryLimit ?? (configuration.capacity == nil ? known.entryLimit : nil)
         let wanted = StoreLimits(capacity: capacity, entryLimit: entries)
         if wanted != known { try setLimits(wanted) }
+    }
+
+    /// Changes what the limits are or count, and evicts until they are kept: also where the change threw, because its record may
+    /// stand all the same.
+    func enforcingLimits<R>(_ change: () throws -> R) throws -> R {
+        let result: R
+        do { result = try change() } catch {
+            guard tables.read({ t, _ in t.exceedsLimits }) else { throw error }
+            do { try enforceLimits() } catch is StoreError {
+                // What went wrong first says more; the next put evicts.
+            }
+            throw error
+        }
+        try enforceLimits()
+        return result
     }
 
     /// Evicts until the limits are kept, in as many holds as it takes.

@@ -62,7 +62,7 @@ extension TileStore {
         guard let fresh = try ledger.load(underLock: underLock) else { return }
         // The folder may be another one, in the place of the one that was opened.
         do {
-            if let marker = try CacheFolder.readMarker(files) { salt.withLock { $0 = marker.salt } }
+            if let marker = try CacheFolder.readMarker(files) { settle(fresh, marker.salt) }
         } catch {
             // The journal goes with the tables that were loaded, and these do not take their place.
             ledger.demandLoad()
@@ -84,6 +84,19 @@ extension TileStore {
                 local.uses.replace(moved, in: fresh)
             },
             then: { $0 = fresh })
+    }
+
+    /// Takes over what tables that were loaded say of the folder: its salt, and whether its blobs are to be doubted.
+    private func settle(_ fresh: Tables, _ newSalt: String) {
+        let isOther = salt.withLock { salt in
+            defer { salt = newSalt }
+            return salt != newSalt
+        }
+        // In the same folder a start that cannot be told may be this one, in which what was written is known to be right.
+        if isOther || fresh.boot != Self.unknownBoot {
+            let isDoubtful = environment.mayHaveLost(fresh)
+            suspicious.withLock { $0 = isDoubtful }
+        }
     }
 
     /// Goes on with a new manifest in the place of one that was deleted: records appended to that one would be lost.

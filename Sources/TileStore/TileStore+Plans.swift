@@ -31,12 +31,13 @@ extension TileStore {
 
     /// The plans that there are, by the names of their files.
     ///
-    /// A plan may be of a region that is not there any more: compare ``regions()``.
+    /// A plan may be of a region that is not there any more: compare ``regions()``. Of those at most 256 are given.
     package func plans() throws -> [(file: String, found: FoundPlan)] {
         let folder = PlanFolder(files)
+        let regions = try regions().map(\.name)
         do throws(FileError) {
             var plans: [(file: String, found: FoundPlan)] = []
-            for name in try folder.names() {
+            for name in try folder.names(of: regions) {
                 do throws(FileError) {
                     switch try folder.read(name) {
                     case .absent: break

@@ -8,40 +8,39 @@ extension TileStore {
     ///
     /// - Parameter stagedPlan: Where a plan for it is staged. Without one, a plan for another region of that name goes.
     func pin(_ region: PinnedRegion, stagedPlan: String?) throws {
-        try hold { ledger in
-            guard let folder = try ledger.confirmFolder() else { throw replacedMeanwhile(region.name) }
-            let plans = PlanFolder(files)
-            let (isNew, hasRoom) = tables.read { t, _ in
-                (t.regions[region.name] != region, t.names.hasRoom(for: region.source))
-            }
-            guard hasRoom else {
-                throw TableBound.sources.error(
-                    storing: "region \(region.name) of source \(region.source)", in: files.location, environment.bounds)
-            }
-            // As with limits: the record that is there may not be on the disk.
-            if isNew || isDurable {
-                var lines = LineBuffer()
-                lines.region(region)
-                try appendRecords(lines, ledger)
-            }
-            // Last: a plan counts with the region that it is for, and with no other.
-            if let stagedPlan {
-                try plans.place(stagedPlan, of: region.name, folder)
-            } else if isNew {
-                try plans.remove(region.name, folder)
-            }
+        try enforcingLimits { try hold { try pin(region, stagedPlan, $0) } }
+    }
+
+    private func pin(_ region: PinnedRegion, _ stagedPlan: String?, _ ledger: Ledger) throws {
+        guard let folder = try ledger.confirmFolder() else { throw replacedMeanwhile(region.name) }
+        let plans = PlanFolder(files)
+        // What is in the plan's way must not be noticed only when the region's record stands.
+        if stagedPlan != nil { try plans.prepare(for: region.name) }
+        let (isNew, hasRoom) = tables.read { t, _ in
+            (t.regions[region.name] != region, t.names.hasRoom(for: region.source))
         }
-        try enforceLimits()
+        guard hasRoom else {
+            throw TableBound.sources.error(
+                storing: "region \(region.name) of source \(region.source)", in: files.location, environment.bounds)
+        }
+        // As with limits: the record that is there may not be on the disk.
+        if isNew || isDurable {
+            var lines = LineBuffer()
+            lines.region(region)
+            try appendRecords(lines, ledger)
+        }
+        // Last: a plan counts with the region that it is for, and with no other.
+        if let stagedPlan {
+            try plans.place(stagedPlan, of: region.name, folder)
+        } else if isNew {
+            try plans.remove(region.name, folder)
+        }
     }
 
     /// Gives a region's tiles back to eviction; limits are enforced at once.
     ///
     /// - Returns: `false` if there is no region of that name.
-    public func unpin(_ name: String) throws -> Bool {
-        guard try release(name) else { return false }
-        try enforceLimits()
-        return true
-    }
+    public func unpin(_ name: String) throws -> Bool { try enforcingLimits { try release(name) } }
 
     /// Gives a region's tiles back to eviction, and leaves the limits to the caller.
     private func release(_ name: String) throws -> Bool {
@@ -73,13 +72,14 @@ extension TileStore {
     /// - Throws: `StoreError`. The region itself is gone first, so that what remains of an interrupted removal can be
     ///   evicted.
     public func removeRegion(_ name: String) throws -> RemovalReport? {
-        guard let region = try regions().first(where: { $0.name == name }), try release(name) else { return nil }
-        var selection = EntrySelection()
-        selection.region = region
+        guard let region = try regions().first(where: { $0.name == name }) else { return nil }
         // The limits come last: before the tiles are gone, others would be evicted to make room for them.
-        let removed = try remove(selection)
-        try enforceLimits()
-        return removed
+        return try enforcingLimits {
+            guard try release(name) else { return nil }
+            var selection = EntrySelection()
+            selection.region = region
+            return try remove(selection)
+        }
     }
 
     /// How much of each pinned region is there, in the order of their names.

@@ -58,6 +58,13 @@ extension TileStore {
     private func isMarked(_ ledger: Ledger) -> Bool { ledger.glance.hasBoot }
 }
 
+extension StoreEnvironment {
+    /// Whether the machine was started anew since unsynced blobs were written, going by the last record of that.
+    ///
+    /// A start that cannot be told from others may be another one.
+    func mayHaveLost(_ tables: Tables) -> Bool { tables.boot != nil && tables.boot != bootID }
+}
+
 extension Tables {
     /// Takes note of what this process knows of a blob's file, by a flag of its record.
     func note(_ flag: UInt16, of digest: BlobDigest) {

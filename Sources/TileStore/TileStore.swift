@@ -82,8 +82,7 @@ public final class TileStore: Sendable {
             salt = Locked(marker.salt)
             isReadOnly = ledger.readOnly
             let loaded = try CacheFolder.load(ledger, configuration, blobs)
-            // A start of the machine that cannot be told from others may be another one.
-            suspicious = Locked(loaded.boot != nil && loaded.boot != environment.bootID)
+            suspicious = Locked(environment.mayHaveLost(loaded))
             tables = Striped(loaded, local: ReaderLocal.init)
         } catch let error as FileError {
             throw StoreError(error, in: environment.files.location)

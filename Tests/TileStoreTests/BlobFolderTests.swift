@@ -87,11 +87,46 @@ struct BlobFolderTests {
         bench.disk.plant(BlobBench.digests[1].path + "/within", [1])
         try bench.apply(.publish(1))
         #expect(try bench.difference() == nil)
-        #expect(bench.disk.names("quarantine").count == 1)
-        bench.disk.plant(BlobBench.digests[2].path + "/within", [1])
+        bench.disk.plant(BlobBench.digests[2].path + "/within", [2])
         try bench.apply(.unlink([2]))
         #expect(bench.disk.kind(BlobBench.digests[2].path) == nil)
-        #expect(bench.disk.names("quarantine").count == 2)
+        // One with nothing in it is not kept.
+        bench.disk.plantFolder(BlobBench.digests[3].path)
+        try bench.apply(.unlink([3]))
+        #expect(bench.disk.kind(BlobBench.digests[3].path) == nil)
+        let names = bench.disk.names("").filter { $0.hasPrefix("set-aside-") }
+        #expect(Set(names.map { bench.disk.contents("\($0)/within") }) == [[1], [2]])
+        #expect(bench.disk.names("quarantine").isEmpty)
+    }
+
+    /// It counted as one file of 4096 bytes, whatever was in it, and was moved by a walk through all of it.
+    @Test func aFolderInABlobsPlaceMadeTheQuarantineLargerThanItsBound() throws {
+        let bench = try BlobBench()
+        try bench.apply(.publish(2))
+        let path = BlobBench.digests[1].path
+        for i in 0..<100 { bench.disk.plant("\(path)/\(i)", [UInt8](repeating: 1, count: 300_000)) }
+        let before = bench.files.operations
+        try bench.apply(.publish(1))
+        #expect(bench.files.operations - before < 60)
+        let kept = bench.disk.files.filter { $0.hasPrefix("quarantine/") }
+        #expect(kept.count <= 64 && kept.reduce(0) { $0 + (bench.disk.contents($1)?.count ?? 0) } <= 16_000_000)
+        #expect(bench.disk.files.count { $0.hasPrefix("set-aside-") } == 100)
+    }
+
+    /// To remove it the store went down into it, so far and no farther, and the repair ended there.
+    @Test func aDeepFolderInTheQuarantineStoppedTheRepair() throws {
+        let lab = try Lab()
+        try lab.put(0..<4)
+        lab.disk.plant("quarantine/deep" + String(repeating: "/x", count: 40) + "/file", [1])
+        for i in 0..<63 { lab.disk.plant("quarantine/q\(i)", [1]) }
+        for number in [0, 2, 3] { lab.disk.corrupt(lab.digest(number).path) { $0[0] ^= 1 } }
+        let report = try lab.store.verify(repair: true)
+        #expect(report.damaged.count == 3 && report.repaired)
+        let found = try lab.store.verify()
+        #expect(found.ok && found.entries == 1)
+        #expect(found.foreign.count == 1 && found.foreign.allSatisfy { $0.hasPrefix("set-aside-deep-") })
+        #expect(lab.disk.names("quarantine").count == 64)
+        #expect(lab.disk.files.contains { $0.hasPrefix("set-aside-deep-") && $0.hasSuffix("/x/file") })
     }
 
     @Test func aShardThatIsALinkIsRefused() throws {
@@ -154,7 +189,8 @@ struct BlobFolderTests {
         guard let damaged else { return }
         try bench.blobs.setAside(damaged, bench.hold())
         #expect(bench.disk.kind(digest.path) == nil)
-        #expect(bench.disk.names("quarantine").count == (harm == .missing ? 0 : 1))
+        // A folder with nothing in it is nothing to be kept.
+        #expect(bench.disk.names("quarantine").count == ([.missing, .folder].contains(harm) ? 0 : 1))
     }
 
     /// To make room for it all that was kept was removed, and then it was not kept itself.

@@ -102,20 +102,145 @@ struct LostRotationTests {
         #expect(try lab.store.verify().ok)
     }
 
-    /// What a journal lost before it was rotated may be more than the record: then what follows is not its continuation.
+    /// How the last two lines of a journal, the rotate record among them, are harmed.
+    enum LargerHarm: CaseIterable { case bits, zeros, gone, header }
+
+    private func harmMore(_ lab: Lab, _ journal: String, next: String, _ how: LargerHarm) {
+        lab.disk.corrupt(journal) { bytes in
+            let last = (bytes.dropLast().lastIndex(of: 0x0A) ?? -1) + 1
+            let before = (bytes[..<(last - 1)].lastIndex(of: 0x0A) ?? -1) + 1
+            switch how {
+            case .bits, .header:
+                bytes[last + 3] ^= 4
+                bytes[before + 3] ^= 4
+            case .zeros: for place in before..<bytes.count { bytes[place] = 0 }
+            case .gone: bytes.removeLast(bytes.count - before)
+            }
+        }
+        if how == .header { lab.disk.corrupt(next) { $0[3] ^= 4 } }
+    }
+
+    /// Three journals behind one checkpoint: keys 0 to 5, 6 to 8 without 0 and 1, 9 and 10.
+    private func chain(durable: Bool = false) throws -> (lab: Lab, journals: [String]) {
+        var configuration = Lab.plain
+        configuration.durability = durable ? .durable : .relaxed
+        let lab = try Lab(configuration)
+        var journals = [lab.journal]
+        try lab.put(0..<6)
+        try #require(try lab.store.beginCompaction()).abandon()
+        journals.append(lab.journal)
+        _ = try lab.store.remove((0..<2).map(lab.key))
+        try lab.put(6..<9)
+        try #require(try lab.store.beginCompaction()).abandon()
+        journals.append(lab.journal)
+        try lab.put(9..<11)
+        return (lab, journals)
+    }
+
+    private func forgetImages(_ lab: Lab) {
+        for name in lab.disk.names("manifest") where name.hasPrefix("index-") { lab.disk.remove("manifest/" + name) }
+    }
+
+    private func numbers(_ lab: Lab, _ store: TileStore) throws -> [Int] {
+        try (0..<20).filter { try store.read(lab.key($0))?.data == lab.bytes($0) }
+    }
+
+    /// The rotate record and the line before it: all journals behind them were passed over and later deleted, and `verify` called
+    /// that sound.
+    @Test(arguments: LargerHarm.allCases, [0, 1])
+    func twoDamagedLinesAtAJournalsEndLostTheJournalsBehindIt(how: LargerHarm, which: Int) throws {
+        for durable in [false, true] {
+            let (lab, journals) = try chain(durable: durable)
+            lab.kill()
+            forgetImages(lab)
+            harmMore(lab, journals[which], next: journals[which + 1], how)
+            // Of key 5, or of key 8, the line is lost.
+            let left = [2, 3, 4, 5, 6, 7, 8, 9, 10].filter { $0 != (which == 0 ? 5 : 8) }
+            let reader = try lab.another(Self.readOnly)
+            #expect(try numbers(lab, reader) == left)
+            #expect(try reader.verify().journalDamage > 0)
+            reader.simulateKill()
+            try lab.reopen()
+            #expect(try numbers(lab, lab.store) == left)
+            let report = try lab.store.verify()
+            #expect(!report.ok && report.journalDamage > (how == .bits ? 1 : 0) && report.orphans.count == 1)
+            try lab.put(11..<12)
+            let other = try lab.another()
+            #expect(try other.snapshot() == lab.store.snapshot())
+            other.simulateKill()
+            _ = try lab.store.verify(repair: true)
+            #expect(try lab.store.verify().ok)
+            try lab.reopen()
+            #expect(try numbers(lab, lab.store) == left + [11])
+            #expect(try lab.store.invariantViolations() == [])
+        }
+    }
+
+    /// One that had read the record before it was damaged went on in another journal than those that came later.
+    @Test(arguments: LargerHarm.allCases)
+    func aProcessThatLivesWentOnInAnotherJournal(how: LargerHarm) throws {
+        let (lab, journals) = try chain()
+        forgetImages(lab)
+        harmMore(lab, journals[1], next: journals[2], how)
+        let other = try lab.another()
+        try other.put(lab.bytes(12), for: lab.key(12), metadata: lab.metadata())
+        try lab.put(13..<14)
+        try other.catchUp()
+        #expect(try numbers(lab, lab.store) == [2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13])
+        #expect(try numbers(lab, other) == [2, 3, 4, 5, 6, 7, 9, 10, 12, 13])
+        // What one of them knows and the other does not stands in the next checkpoint.
+        _ = try lab.store.compact()
+        try other.catchUp()
+        #expect(try other.snapshot() == lab.store.snapshot())
+        #expect(try lab.another().verify().ok)
+        other.simulateKill()
+    }
+
+    /// It was made again with its header alone, and the one behind it was passed over.
+    @Test(arguments: [0, 1])
+    func aMissingJournalLostThoseBehindIt(which: Int) throws {
+        let (lab, journals) = try chain()
+        lab.kill()
+        forgetImages(lab)
+        lab.disk.remove(journals[which])
+        try lab.reopen()
+        #expect(try numbers(lab, lab.store) == (which == 0 ? [6, 7, 8, 9, 10] : [2, 3, 4, 5, 9, 10]))
+        #expect(try lab.store.verify().journalDamage > 0)
+    }
+
+    /// One that is behind makes the missing journal again, and finds that others have gone on.
+    @Test func oneWhoIsBehindMadeAMissingJournalAndStayedInIt() throws {
+        let lab = try Lab()
+        try lab.put(0..<6)
+        let behind = try lab.another()
+        try #require(try lab.store.beginCompaction()).abandon()
+        let middle = lab.journal
+        try lab.put(6..<9)
+        try #require(try lab.store.beginCompaction()).abandon()
+        try lab.put(9..<11)
+        lab.kill()
+        forgetImages(lab)
+        lab.disk.remove(middle)
+        try behind.put(lab.bytes(12), for: lab.key(12), metadata: lab.metadata())
+        try lab.reopen()
+        for store in [behind, lab.store] { #expect(try numbers(lab, store) == [0, 1, 2, 3, 4, 5, 9, 10, 12]) }
+        behind.simulateKill()
+    }
+
+    /// Lines behind the place from which the next journal goes on are newer than what is in that: it is not read after them.
     @Test func aJournalThatGoesOnFromElsewhereIsNotFollowed() throws {
         let (lab, rotating, _) = try rotated(durable: false)
         lab.disk.corrupt(rotating) { bytes in
-            for _ in 0..<2 { bytes.removeLast(bytes.count - 1 - (bytes.dropLast().lastIndex(of: 0x0A) ?? -1)) }
+            let record = (bytes.dropLast().lastIndex(of: 0x0A) ?? -1) + 1
+            let line = (bytes[..<(record - 1)].lastIndex(of: 0x0A) ?? -1) + 1
+            bytes = Array(bytes[..<record] + bytes[line..<record])
         }
         try lab.reopen()
-        #expect(try lab.store.snapshot().entries.count == 5)
+        // The blobs of 0 and 1 are gone.
+        #expect(try numbers(lab, lab.store) == [2, 3, 4, 5])
         try lab.put(10..<12)
         try lab.reopen()
-        #expect(try lab.store.snapshot().entries.count == 7)
-        for number in 0..<12 {
-            if let tile = try lab.store.read(lab.key(number)) { #expect(tile.data == lab.bytes(number)) }
-        }
+        #expect(try numbers(lab, lab.store) == [2, 3, 4, 5, 10, 11])
     }
 
     @Test func aCompactionAfterDamageLeftTheOldGeneration() throws {

@@ -74,4 +74,101 @@ struct RegionTests {
             }
         }
     }
+
+    // MARK: Plans and limits
+
+    private func region(_ last: Int) throws -> PinnedRegion {
+        try PinnedRegion(
+            name: "r", source: SourceName("lab"), spans: [TileSpan(zoom: 12, columns: 0...last, rows: 0...0)])
+    }
+
+    private func limited() throws -> Lab {
+        var configuration = Lab.plain
+        configuration.capacity = 5 * 4096
+        let lab = try Lab(configuration)
+        try lab.store.pin(region(39))
+        try lab.put(0..<40)
+        #expect(try lab.store.invariantViolations() == [])
+        return lab
+    }
+
+    private static func planFile(_ region: String) -> String {
+        let digest = Array(region.utf8).withUnsafeBytes { BlobDigest(hashing: $0) }
+        return "downloads/\(digest.description.prefix(32)).json"
+    }
+
+    /// The region's record stood, its plan could not be put in place, and the limits were left as they were exceeded.
+    @Test(arguments: [false, true])
+    func aRegionWasReplacedThoughItsPlanHadNoPlace(isFile: Bool) throws {
+        let lab = try limited()
+        if isFile { lab.disk.plant("downloads", [1]) } else { lab.disk.plantFolder(Self.planFile("r")) }
+        let error = #expect(throws: StoreError.self) { try lab.store.pin(region(1), plan: "{\"a\":1}") }
+        #expect(error?.code == .damaged && error?.message.contains("downloads") == true)
+        #expect(try lab.store.regions().first?.spans == region(39).spans)
+        #expect(try lab.store.invariantViolations() == [])
+        #expect(lab.disk.names("staging").isEmpty)
+    }
+
+    private func change(_ lab: Lab, _ what: Int) throws {
+        switch what {
+        case 0: try lab.store.pin(region(1), plan: "{\"a\":1}")
+        case 1: _ = try lab.store.unpin("r")
+        case 2: _ = try lab.store.removeRegion("r")
+        default: try lab.store.setLimits(StoreLimits(capacity: 2 * 4096))
+        }
+    }
+
+    /// Whatever fails of a change that has been recorded: what it no longer keeps goes.
+    @Test(arguments: 0..<4)
+    func aChangeThatThrewLeftTheLimitsExceeded(what: Int) throws {
+        // The last hold of the lock is the one that evicts.
+        var operations = 0
+        for hold in 0..<10 {
+            let lab = try limited()
+            lab.files.fail(nil)
+            var before: Int?
+            lab.files.beforeLocking(after: hold) { before = lab.files.operations }
+            try change(lab, what)
+            lab.files.forgetIntruder()
+            guard let before else { break }
+            operations = before
+        }
+        #expect(operations > 0)
+        for at in 0..<operations {
+            let lab = try limited()
+            lab.files.fail(.init(at: at, number: 5))
+            do { try change(lab, what) } catch { #expect(error is StoreError) }
+            lab.files.fail(nil)
+            #expect(!lab.store.tables.read { t, _ in t.exceedsLimits }, "\(what) at \(at)")
+        }
+    }
+
+    /// Neither pinning nor unpinning has to do with what somebody has put where a plan would be.
+    @Test func aFolderInAPlansPlaceKeptTheRegionFromBeingChanged() throws {
+        let lab = try Lab()
+        try lab.store.pin(region(3))
+        lab.disk.plant(Self.planFile("r") + "/within", [1])
+        try lab.store.pin(region(4))
+        #expect(try lab.store.plans().count == 1)
+        #expect(try lab.store.unpin("r"))
+        #expect(try lab.store.regions().isEmpty)
+        #expect(lab.disk.contents(Self.planFile("r") + "/within") == [1])
+    }
+
+    /// Each was read, however many somebody had put there.
+    @Test func plansOfNoRegionWereReadWithoutBound() throws {
+        let lab = try Lab()
+        for last in 0..<2 {
+            let named = try PinnedRegion(
+                name: "r\(last)", source: SourceName("lab"),
+                spans: [TileSpan(zoom: 12, columns: 0...last, rows: 0...0)])
+            try lab.store.pin(named, plan: "{\"a\":\(last)}")
+        }
+        for number in 0..<2000 { lab.disk.plant(Self.planFile("stranger \(number)"), [UInt8(ascii: "x")]) }
+        let before = lab.files.operations
+        let plans = try lab.store.plans()
+        #expect(lab.files.operations - before < 300)
+        #expect(plans.count { if case .plan = $0.found { true } else { false } } == 2)
+        #expect(plans.count == 258)
+    }
 }

@@ -1,7 +1,16 @@
 import Foundation
 import Testing
-import TileStore
 import TileStoreTesting
+
+@testable import TileStore
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
 
 /// The cache's folder, or its manifest, is deleted while stores have it open.
 @Suite(.timeLimit(.minutes(30)), .ownCores)
@@ -108,6 +117,67 @@ struct RemovedFolderTests {
         #expect(try reader.entry(for: lab.key(0)) == nil)
         try reader.close()
         try other.close()
+    }
+
+    /// Its lock file had a name all the same, in the copy: what was put later went into the folder that was no more.
+    @Test func aFolderThatWasCopiedByLinksBeforeItWasRemovedStayedOpen() throws {
+        let lab = try Lab()
+        let (folder, copy) = (TemporaryFolder(), TemporaryFolder())
+        func open(_ seed: UInt64) throws -> TileStore {
+            try TileStore(
+                environment: lab.clock.environment(DiskFileSystem(location: folder.path), seed: seed),
+                configuration: Lab.plain)
+        }
+        let first = try open(1)
+        try first.put(lab.bytes(0), for: lab.key(0), metadata: lab.metadata())
+        let files = FileManager.default
+        try files.createDirectory(atPath: copy.path, withIntermediateDirectories: true)
+        for name in try files.subpathsOfDirectory(atPath: folder.path).sorted() {
+            let (from, to) = ("\(folder.path)/\(name)", "\(copy.path)/\(name)")
+            var isFolder: ObjCBool = false
+            _ = files.fileExists(atPath: from, isDirectory: &isFolder)
+            if isFolder.boolValue {
+                try files.createDirectory(atPath: to, withIntermediateDirectories: true)
+            } else {
+                #expect(link(from, to) == 0)
+            }
+        }
+        try files.removeItem(atPath: folder.path)
+        let second = try open(2)
+        try second.put(lab.bytes(7), for: lab.key(7), metadata: lab.metadata())
+        Self.wait(lab)
+        try first.put(lab.bytes(8), for: lab.key(8), metadata: lab.metadata())
+        try second.catchUp()
+        for store in [first, second] {
+            #expect(try store.read(lab.key(7))?.data == lab.bytes(7))
+            #expect(try store.read(lab.key(8))?.data == lab.bytes(8))
+            #expect(try store.entry(for: lab.key(0)) == nil)
+        }
+        #expect(try second.verify().ok)
+        try first.close()
+        try second.close()
+    }
+
+    /// Nobody has hashed the new folder's blobs since the machine was started anew, and the store did not know.
+    @Test(arguments: [false, true])
+    func aStoreThatFollowsIntoAnotherFolderDoubtsTheBlobsOfThat(isDoubtful: Bool) throws {
+        var configuration = Lab.plain
+        configuration.digestCheck = .never
+        let lab = try Lab(configuration)
+        try lab.put(0..<2)
+        #expect(!lab.store.suspicious.withLock { $0 })
+        lab.disk.remove("")
+        let files = SimulatedFileSystem(lab.disk)
+        let other = try TileStore(
+            environment: lab.clock.environment(files, seed: 77, bootID: isDoubtful ? "boot-0" : "boot-1"),
+            configuration: configuration)
+        try other.put(lab.bytes(7), for: lab.key(7), metadata: lab.metadata())
+        lab.disk.corrupt(lab.digest(7).path) { $0[0] ^= 1 }
+        Self.wait(lab)
+        try lab.put(8..<9)
+        #expect(lab.store.suspicious.withLock { $0 } == isDoubtful)
+        #expect(try (lab.store.read(lab.key(7)) == nil) == isDoubtful)
+        other.simulateKill()
     }
 
     @Test("What is put after the manifest was deleted is kept", arguments: [false, true])

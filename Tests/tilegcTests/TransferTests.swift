@@ -102,6 +102,35 @@ struct TransferTests {
         #expect(try keys() == ["s/1/0/0"])
     }
 
+    /// It was passed over like something that is no tile, and the exit status was 0.
+    @Test func aFileThatCouldNotBeReadWasLeftOutInSilence() throws {
+        for y in 0..<3 { try scratch.write(Pyramid.ocean + Data([UInt8(y)]), to: "in/2/1/\(y).png") }
+        #expect(try load()["tiles"] == 3)
+        let held = try HeldFile(scratch("in/2/1/1.png"))
+        let outcome = try tilegc("import", cache, scratch("in"), "--source", "s", "--json")
+        #expect(outcome.status == 74)
+        #expect(try outcome.json()["tiles"] as? Int == 2)
+        #expect(try outcome.json()["failed"] as? Int == 1)
+        #expect(try outcome.json()["skipped"] as? Int == 0)
+        #expect(outcome.messages.contains("2/1/1.png: ") && outcome.messages.contains("1 file of "))
+        let said = try tilegc("import", cache, scratch("in"), "--source", "s")
+        #expect(said.status == 74 && said.text.contains("; 1 FAILED."))
+        held.release()
+        #expect(try load()["failed"] == 0)
+    }
+
+    /// Nothing can be read: no cache is made, and the folder is not said to be without tiles.
+    @Test func aFolderOfFilesThatCannotBeReadWasCalledEmpty() throws {
+        try scratch.write(Pyramid.ocean, to: "in/0/0/0.png")
+        let held = try HeldFile(scratch("in/0/0/0.png"))
+        let outcome = try tilegc("import", cache, scratch("in"), "--source", "s")
+        #expect(outcome.status == 74)
+        #expect(outcome.messages.contains("0/0/0.png: ") && outcome.messages.contains("1 file of "))
+        #expect(!FileManager.default.fileExists(atPath: cache))
+        held.release()
+        #expect(try load()["tiles"] == 1)
+    }
+
     @Test func aFolderWithoutTilesIsNoInput() throws {
         try scratch.write(Data("x".utf8), to: "in/readme.txt")
         for path in ["in", "absent", "in/readme.txt"] {

@@ -28,6 +28,7 @@ final class FolderHandle: Sendable {
         /// A folder, a pipe, a device.
         case notAFile
         case tooLarge
+        /// It may be a file, but the system lets nobody read it now, and says why.
         case refused(String)
     }
 
@@ -170,6 +171,8 @@ final class FolderHandle: Sendable {
             switch errno {
             case ENOENT: return .absent
             case ELOOP: return .link
+            // A socket, a device that is not there.
+            case ENXIO, ENODEV, EOPNOTSUPP: return .notAFile
             default: return .refused(systemText(errno))
             }
         }

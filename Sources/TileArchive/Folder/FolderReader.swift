@@ -80,8 +80,12 @@ package final class FolderReader: StoppableReader {
         let row = rowsFromSouth ? (1 << z) - 1 - y : y
         let names = ending.map { ["\(row)\($0)"] } ?? Self.endings.map { "\(row).\($0)" }
         for name in names {
-            guard case .bytes(let data) = column.read(name, limit: Self.largestTile), !data.isEmpty else { continue }
-            return tile(data, format: TileFileName(name)?.format, modified: column.modified(name))
+            switch column.read(name, limit: Self.largestTile) {
+            case .bytes(let data) where !data.isEmpty:
+                return tile(data, format: TileFileName(name)?.format, modified: column.modified(name))
+            case .refused(let why): throw ArchiveError(.io, "cannot read \(column.path)/\(name): \(why)")
+            case .bytes, .absent, .link, .notAFile, .tooLarge: continue
+            }
         }
         return nil
     }
@@ -163,7 +167,7 @@ package final class FolderReader: StoppableReader {
             case .link: step = skipped(rows, file, "symbolic links are not followed")
             case .notAFile: step = skipped(rows, file, "not a file")
             case .tooLarge: step = skipped(rows, file, "larger than \(Self.largestTile >> 20) MiB, which is no tile")
-            case .refused(let why): step = skipped(rows, file, why)
+            case .refused(let why): step = .failed(what: "\(rows.path)/\(file.name)", why: why)
             }
             guard try body(step) else { return false }
         }

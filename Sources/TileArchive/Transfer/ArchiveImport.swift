@@ -80,10 +80,12 @@ public struct ArchiveImport {
     ///   - archive: The archive.
     ///   - isStopped: Asked now and then: `true` ends the search, and no tile counts as found.
     ///   - skipped: Told what was passed over, and why.
+    ///   - failed: Told what could not be read, and why.
     /// - Throws: ``ArchiveError`` where the archive is damaged or has more than ``mostTiles``.
     package static func hasTiles(
         _ archive: any ArchiveReader, most: Int, unless isStopped: () -> Bool,
-        skipped: (_ what: String, _ why: String, _ count: Int) -> Void
+        skipped: (_ what: String, _ why: String, _ count: Int) -> Void,
+        failed: (_ what: String, _ why: String) -> Void
     ) throws -> Bool {
         try check(archive, total: nil, most: most)
         var (found, seen) = (false, 0)
@@ -92,6 +94,7 @@ public struct ArchiveImport {
             guard seen <= most else { throw tooMany(archive, most) }
             switch step {
             case .skipped(let what, let why, let count): skipped(what, why, count)
+            case .failed(let what, let why): failed(what, why)
             case .tile(let z, let x, let y, _, _, let tile):
                 if let why = objection(to: tile) { skipped("\(z)/\(x)/\(y)", why, 1) } else { found = true }
             }
@@ -188,6 +191,9 @@ public struct ArchiveImport {
             guard seen <= plan.mostTiles else { throw ArchiveImport.tooMany(archive, plan.mostTiles) }
             switch step {
             case .skipped(let what, let why, let count): skip(what, why, count: count)
+            case .failed(let what, let why):
+                report.failed += 1
+                observer.failed(what, why)
             case .tile(let z, let x, let y, let scale, let fileExtension, let tile):
                 try take(tile, z: z, x: x, y: y, scale: scale, fileExtension)
             }

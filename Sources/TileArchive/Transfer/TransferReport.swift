@@ -12,7 +12,7 @@ public struct TransferReport: Sendable, Equatable {
     public var keptNewer = 0
     /// Of those the rows of an archive that later rows for the same tile replaced; for imports.
     public var repeated = 0
-    /// Tiles that could not be transferred because they are damaged; for exports.
+    /// Tiles that could not be transferred: damaged ones of a cache, files of a folder that cannot be read.
     public var failed = 0
     /// Whether the observer stopped it before its end.
     public var wasStopped = false
@@ -40,7 +40,7 @@ public struct TransferProgress: Sendable {
 public protocol TransferObserver: AnyObject {
     /// Something was passed over; called for each, `count` of them at once.
     func skipped(_ what: String, _ why: String, count: Int)
-    /// A tile could not be transferred because it is damaged.
+    /// A tile could not be transferred: it is damaged, or its file cannot be read.
     func failed(_ what: String, _ why: String)
     /// The transfer goes on; called often, so do little.
     func advanced(_ progress: @autoclosure () -> TransferProgress)

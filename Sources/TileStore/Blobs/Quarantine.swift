@@ -1,6 +1,7 @@
 /// `quarantine/`: what was damaged or does not belong in `objects/`, kept where it can be looked at.
 ///
-/// At most 64 files and 16 MB.
+/// At most 64 files and 16 MB. A folder that somebody has put into a blob's place is neither counted nor emptied: it goes, by one
+/// renaming, into the cache's own folder, where `verify` names it as foreign.
 struct Quarantine: Sendable {
     private let files: any FileSystem
     private let random: @Sendable () -> UInt64
@@ -12,42 +13,49 @@ struct Quarantine: Sendable {
 
     private static var mostFiles: Int { 64 }
     private static var mostBytes: Int64 { 16_000_000 }
+    /// How many names are looked at: others have put those here that are more.
+    private static var mostNames: Int { 1024 }
 
-    /// Moves a file or folder here; the oldest go to make room.
+    /// Moves a file here, the oldest going to make room; a folder out of the store's own ones.
     ///
     /// - Returns: `false` if it is too large to be kept; then it is where it was.
-    func take(_ path: String, _ status: FileStatus) throws -> Bool {
+    func take(_ path: String, _ status: FileStatus) throws(FileError) -> Bool {
+        if status.kind == .folder {
+            try moveOut(path)
+            return true
+        }
         if status.kind == .file, status.size > Self.mostBytes { return false }
         try files.makeFolder("quarantine")
-        var kept: [(name: String, status: FileStatus)] = []
-        for name in try files.list("quarantine") ?? [] {
-            if let status = try files.status(at: "quarantine/" + name) { kept.append((name, status)) }
-        }
-        kept.sort { ($0.status.modified, $0.name) < ($1.status.modified, $1.name) }
-        func total() -> Int64 { kept.reduce(status.size) { $0 + $1.status.size } }
-        while !kept.isEmpty, kept.count >= Self.mostFiles || total() > Self.mostBytes {
-            let oldest = kept.removeFirst()
-            do { try removeTree("quarantine/" + oldest.name, depth: 0) } catch let error as FileError {
-                // Names that are no Unicode cannot be removed by name; what they are in stays.
-                guard error.number == Errno.notEmpty else { throw error }
-            }
-        }
-        let name = path.split(separator: "/").last.map(String.init) ?? "unnamed"
-        try files.rename(path, to: "quarantine/\(name)-\(String(random() & 0xFFFF_FFFF, radix: 16))")
+        try makeRoom(for: status.size)
+        try files.rename(path, to: "quarantine/" + newName(path))
         return true
     }
 
-    /// Removes what is kept: mostly files, but somebody may have put a folder into a blob's place.
-    private func removeTree(_ path: String, depth: Int) throws {
-        guard let status = try files.status(at: path) else { return }
-        guard status.kind == .folder else {
-            try files.unlink(path)
-            return
+    private func makeRoom(for size: Int64) throws(FileError) {
+        var kept: [(name: String, status: FileStatus)] = []
+        for name in (try files.list("quarantine") ?? []).prefix(Self.mostNames) {
+            guard let status = try files.status(at: "quarantine/" + name) else { continue }
+            if status.kind == .folder { try moveOut("quarantine/" + name) } else { kept.append((name, status)) }
         }
-        guard depth < 16 else {
-            throw StoreError(.damaged, "\(files.location)/\(path) is nested too deeply; remove it by hand")
+        kept.sort { ($0.status.modified, $0.name) < ($1.status.modified, $1.name) }
+        var total = kept.reduce(size) { $0 + $1.status.size }
+        for (place, oldest) in kept.enumerated() {
+            guard kept.count - place >= Self.mostFiles || total > Self.mostBytes else { return }
+            try files.unlink("quarantine/" + oldest.name)
+            total -= oldest.status.size
         }
-        for name in try files.list(path) ?? [] { try removeTree(path + "/" + name, depth: depth + 1) }
-        try files.removeFolder(path)
+    }
+
+    /// Moves a folder, whatever is in it, to where it is in nobody's way; one with nothing in it goes.
+    private func moveOut(_ path: String) throws(FileError) {
+        do throws(FileError) { try files.removeFolder(path) } catch {
+            guard error.number == Errno.notEmpty || error.number == Errno.exists else { throw error }
+            try files.rename(path, to: "set-aside-" + newName(path))
+        }
+    }
+
+    private func newName(_ path: String) -> String {
+        let name = path.split(separator: "/").last.map(String.init) ?? "unnamed"
+        return "\(name)-\(String(random() & 0xFFFF_FFFF, radix: 16))"
     }
 }

@@ -18,6 +18,7 @@ enum Errno {
     static let noSpace = ENOSPC
     static let quota = EDQUOT
     static let notFolder = ENOTDIR
+    static let isFolder = EISDIR
     static let tooManyLinks = ELOOP
     static let noMemory = ENOMEM
     static let notEmpty = ENOTEMPTY

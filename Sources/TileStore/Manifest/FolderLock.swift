@@ -10,7 +10,8 @@ struct FolderHold: ~Copyable, Sendable {
 /// The cache's lock as this process has it: an `flock` of a file in the cache's folder.
 ///
 /// Processes that hold it one after the other may find that the folder is another one by then (moved away, purged and made
-/// again); the file that is locked then has no name any more, which one `fstat` tells.
+/// again); then the file that is locked is not the one of that name any more, which one `lstat` tells. It may have other names: those
+/// of a copy that was made of links.
 ///
 /// Belongs to whoever holds the ledger. A class, as a value would be copied for every question that it is asked.
 final class FolderLock {
@@ -18,6 +19,8 @@ final class FolderLock {
     private let files: any FileSystem
     private let gate: LockGate
     @exclusivity(unchecked) private var file: OpenFile?
+    /// The file's number: no other file of its file system has it while it is open, and paths lead into one folder.
+    @exclusivity(unchecked) private var number: UInt64 = 0
     @exclusivity(unchecked) private var isHeld = false
     // Whether the file was seen to have its name since the lock was taken, and when that was last so.
     @exclusivity(unchecked) private var isConfirmed = false
@@ -33,7 +36,12 @@ final class FolderLock {
 
     func open(readOnly: Bool) throws(FileError) {
         guard file == nil else { return }
-        file = try files.open("lock", readOnly ? .read : .appendCreating)
+        let opened = try files.open("lock", readOnly ? .read : .appendCreating)
+        do throws(FileError) { number = try files.status(of: opened).number } catch {
+            files.close(opened)
+            throw error
+        }
+        file = opened
     }
 
     func close() {
@@ -86,9 +94,9 @@ final class FolderLock {
     /// - Throws: `ELOOP` or `ENOTDIR` where something else is in the place of one of the cache's folders.
     func confirm() throws(FileError) -> FolderHold? {
         if isConfirmed { return FolderHold() }
-        guard let file else { return nil }
-        // A lock file without a name belongs to a folder that is no more.
-        guard try files.status(of: file).links > 0 else {
+        guard isOpen else { return nil }
+        // A lock file without its name belongs to a folder that is no more.
+        guard try files.status(at: "lock")?.number == number else {
             lastConfirmed = nil
             return nil
         }

@@ -92,20 +92,17 @@ final class Journal {
     @inline(__always)
     func hasLostName(now: UInt64) throws(FileError) -> Bool {
         if let lastSeen, now &- lastSeen < 10_000_000 { return false }
-        guard let file else { return false }
-        let mine = try files.status(of: file)
-        guard mine.links > 0, try files.status(at: Ledger.journalPath(generation))?.number == mine.number else {
-            lastSeen = nil
-            return true
-        }
-        lastSeen = now
-        return false
+        let hasLost = try hasLostName()
+        lastSeen = hasLost ? nil : now
+        return hasLost
     }
 
-    /// Whether the file has no name any more.
-    func isUnlinked() throws(FileError) -> Bool {
+    /// The same, looked at now.
+    ///
+    /// Names alone tell: what was deleted may live on under others, in a copy that was made of links.
+    func hasLostName() throws(FileError) -> Bool {
         guard let file else { return false }
-        return try files.status(of: file).links == 0
+        return try files.status(at: Ledger.journalPath(generation))?.number != files.status(of: file).number
     }
 
     // MARK: Reading
@@ -161,9 +158,13 @@ final class Journal {
                 "\(files.location)/\(Ledger.journalPath(generation)) has \(size) bytes, of which those from \(offset) on are no "
                     + "lines of a journal; cut it to that length")
         }
-        let file = try opened(to: "read")
+        return try rightLine(in: opened(to: "read"), from: offset, to: size)
+    }
+
+    /// The first right line of a file from an offset on.
+    private func rightLine(in file: OpenFile, from start: Int64, to size: Int64) throws(FileError) -> RightLine? {
         defer { if buffer.count > Self.longestRead { shrinkBuffer() } }
-        var at = offset
+        var at = start
         var (skipped, mark, partial, length) = (0, UInt64(0), false, Self.shortestRead)
         while at < size {
             let n = try files.read(file, into: UnsafeMutableRawBufferPointer(rebasing: buffer[..<length]), at: at)
@@ -193,28 +194,26 @@ final class Journal {
         return nil
     }
 
-    /// Whether the next journal goes on from here, and lines were written to it.
+    /// Whether lines were written to the next journal, so that the record which leads there was here.
     ///
-    /// Only who has read the record that leads there writes any: so it was here, whatever is here now. Its header is written
-    /// before that record, and alone means nothing.
-    func isContinued() throws(FileError) -> Bool {
+    /// Only who has read that record writes any, whatever is here now. A header alone means nothing, because it is written before
+    /// the record. It says how long this journal was then: if less is here, that is lost; if more is here, lines came after it, and
+    /// what is in the next journal is older than they are.
+    func isContinued() throws -> Bool {
         guard generation < Ledger.lastGeneration else { return false }
-        var header = LineBuffer(capacity: 128)
-        header.journalHeader(generation + 1, after: offset, previous: lastChecksum)
         let path = Ledger.journalPath(generation + 1)
-        guard let status = try files.status(at: path), status.kind == .file, status.size > header.count else {
-            return false
-        }
+        guard let status = try files.status(at: path), status.kind == .file, status.size > 0 else { return false }
         let next: OpenFile
         do throws(FileError) { next = try files.open(path, .read) } catch {
             if error.number == Errno.noEntry { return false }
             throw error
         }
         defer { files.close(next) }
-        let start = UnsafeMutableRawBufferPointer.allocate(byteCount: header.count + 1, alignment: 8)
-        defer { start.deallocate() }
-        let n = try files.read(next, into: start, at: 0)
-        return n > header.count && start[..<header.count].elementsEqual(header.bytes)
+        guard let header = try JournalHeader(of: next, in: files) else {
+            return try rightLine(in: next, from: 0, to: status.size) != nil
+        }
+        guard header.generation == generation + 1, status.size > Int64(header.length) else { return false }
+        return header.after == offset ? header.previous == lastChecksum : header.after > offset
     }
 
     // MARK: Writing

@@ -48,10 +48,15 @@ extension Ledger {
 
     private func readOn(_ target: Target, underLock: Bool) throws -> Bool {
         damage.beginReading()
+        // At the end of a journal that others are in, whoever rotates is noticed by its record. Who has just come here does not
+        // know whether others are.
+        var mayBeLeft = if case .direct = target { true } else { false }
         while true {
             if let awaited = journal.awaited {
                 switch try follow(to: awaited, target, underLock: underLock) {
-                case .followed: continue
+                case .followed:
+                    mayBeLeft = true
+                    continue
                 case .notThere: return true
                 case .newerCheckpoint:
                     demandLoad()
@@ -61,8 +66,15 @@ extension Ledger {
             guard journal.file != nil else { throw StoreError(.closed, "the store is closed") }
             let size = try journal.length()
             if size <= offset {
-                // At the end of a journal that others are in, whoever rotates is noticed by its record.
-                if case .direct = target, size == offset, try takeLostRotation(at: size) { continue }
+                if mayBeLeft, size == offset {
+                    switch try takeLostRotation(at: size) {
+                    case .followed: continue
+                    case .notThere: break
+                    case .newerCheckpoint:
+                        demandLoad()
+                        return false
+                    }
+                }
                 // Shorter than what was read: somebody put an older file in its place.
                 return size == offset || offset == 0
             }
@@ -72,13 +84,16 @@ extension Ledger {
             noteFollowed(used)
             if used > 0 { continue }
             // Not one whole right line: torn, or damaged.
-            guard underLock else {
-                let isWhole = bytes.contains(0x0A) || bytes.count >= Journal.longestLine
-                if try readOnly ? passDamage(size) : takeLostRotation(at: size) { continue }
+            let isWhole = bytes.contains(0x0A) || bytes.count >= Journal.longestLine
+            switch try underLock ? judge(size) : readOnly ? passDamage(size) : takeLostRotation(at: size) {
+            case .followed: continue
+            case .notThere:
                 damage.leaveToHolder(isWhole)
                 return true
+            case .newerCheckpoint:
+                demandLoad()
+                return false
             }
-            try judge(size)
         }
     }
 
@@ -130,52 +145,62 @@ extension Ledger {
     }
 
     /// Decides, under the lock, about bytes that are no right line: a tail that is torn is cut, damage in the middle skipped.
-    private func judge(_ size: Int64) throws {
+    private func judge(_ size: Int64) throws -> Following {
         guard let right = try journal.nextRightLine(of: size) else {
-            if try !takeLostRotation(at: size) { try journal.truncate() }
-            return
+            let next = try takeLostRotation(at: size)
+            guard next == .notThere else { return next }
+            try journal.truncate()
+            return .followed
         }
         damage.skip(right.skipped, in: generation)
         journal.skip(to: right)
+        return .followed
     }
 
-    /// Skips damage in the middle of the journal for a store that may not write, which takes no lock; `false` if what is
+    /// Skips damage in the middle of the journal for a store that may not write, which takes no lock; `notThere` if what is
     /// there is the journal's end.
     ///
     /// A writer may be replacing a torn tail at this moment, and a read may then mix what was there with what comes. So two
     /// reads have to give the same.
-    private func passDamage(_ size: Int64) throws -> Bool {
-        if damage.isTail(offset, size) { return false }
+    private func passDamage(_ size: Int64) throws -> Following {
+        if damage.isTail(offset, size) { return .notThere }
         guard let first = try journal.nextRightLine(of: size) else {
-            if try takeLostRotation(at: size) { return true }
-            damage.noteTail(offset, size)
-            return false
+            let next = try takeLostRotation(at: size)
+            if next == .notThere { damage.noteTail(offset, size) }
+            return next
         }
-        guard let second = try journal.nextRightLine(of: size), second == first else { return false }
+        guard let second = try journal.nextRightLine(of: size), second == first else { return .notThere }
         damage.skip(first.skipped, in: generation)
         journal.skip(to: first)
-        return true
+        return .followed
     }
 
-    /// Goes on in the next journal although the record that leads there is damaged or gone, if it was there.
+    /// Goes on in the next journal although the record that leads there is damaged or gone, if it was there; what stood before the
+    /// record may be lost with it.
     ///
     /// - Parameter size: The journal's length when no right line was found behind the offset.
-    private func takeLostRotation(at size: Int64) throws -> Bool {
+    private func takeLostRotation(at size: Int64) throws -> Following {
+        guard try journal.isContinued() else {
+            // The next one may be gone already, and this one too.
+            return try journal.hasLostName() && files.newestCheckpoint() ?? 0 > generation
+                ? .newerCheckpoint : .notThere
+        }
         // Without the lock, a record may just have come. It comes before the lines behind it, so the second look finds it.
-        guard try journal.isContinued(), try journal.length() == size, try journal.nextRightLine(of: size) == nil,
+        guard try journal.length() == size, try journal.nextRightLine(of: size) == nil,
             journal.noteRotation(to: generation &+ 1)
-        else { return false }
+        else { return .notThere }
         damage.skip(1, in: generation)
-        return true
+        return .followed
     }
 
+    /// What comes behind what was read: something to go on with, nothing, or all of it in a newer checkpoint.
     private enum Following { case followed, notThere, newerCheckpoint }
 
     /// Goes on in the next journal.
     private func follow(to next: UInt64, _ target: Target, underLock: Bool) throws -> Following {
         // A journal goes after the checkpoint that replaces it has come. Without one somebody has deleted the manifest, and a
         // journal of the next number belongs to another one.
-        if try journal.isUnlinked(), try files.newestCheckpoint() ?? 0 <= generation {
+        if try journal.hasLostName(), try files.newestCheckpoint() ?? 0 <= generation {
             return .newerCheckpoint
         }
         var file = try openIfThere(Self.journalPath(next), forAppending: true)

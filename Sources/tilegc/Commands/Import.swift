@@ -12,6 +12,9 @@ struct Import: ParsableCommand {
             not followed. What is no tile is skipped and counted. Tiles that are in the cache already are replaced, \
             unless --keep-newer says otherwise; equal bytes are stored once. The media type is told from the bytes. An \
             import that was interrupted is completed by running it again.
+
+            Exit status 74 means that some files could not be read: they are counted and named, and the others are in the \
+            cache.
             """)
 
     @OptionGroup var cache: CacheArgument
@@ -84,7 +87,7 @@ struct Import: ParsableCommand {
         try store.close()
 
         if result.tiles == 0, result.bytes == 0, result.keptNewer == 0, !result.wasStopped {
-            throw noTiles(reader)
+            throw result.failed > 0 ? unread(result.failed) : noTiles(reader)
         }
         if gone > 0, !hasEvicted {
             Message.print(
@@ -102,15 +105,24 @@ struct Import: ParsableCommand {
         if report.json {
             try output.line(result.json)
         } else {
+            let failed = result.failed > 0 ? "; \(Figure.count(result.failed)) FAILED" : ""
             try output.line(
                 "Imported \(Figure.count(result.tiles, "tile")) of \(Figure.size(result.bytes)) with "
-                    + "\(Figure.count(result.newBlobs, "new blob")); skipped \(Figure.count(result.skipped)).")
+                    + "\(Figure.count(result.newBlobs, "new blob")); skipped \(Figure.count(result.skipped))\(failed).")
         }
         try output.finish()
         if result.wasStopped {
             throw Failure(.interrupted, "interrupted: what was imported so far stays; run it again for the rest")
         }
         if let notDescribed { throw notDescribed }
+        if result.failed > 0 { throw unread(result.failed) }
+    }
+
+    private func unread(_ count: Int) -> Failure {
+        Failure(
+            .inputOutput,
+            "\(Figure.count(count, "file")) of \(path) could not be read: see what is said of them above, and import once more"
+        )
     }
 
     private func noTiles(_ reader: any ArchiveReader) -> Failure {
@@ -122,16 +134,23 @@ struct Import: ParsableCommand {
     private func openCache(for reader: any ArchiveReader) throws -> TileStore {
         do { return try cache.open() } catch let error as StoreError where error.code == .noSuchCache {}
         let messages = TransferMessages()
+        // Where there is a tile, the import says them.
         var skips: [(what: String, why: String, count: Int)] = []
-        let hasTiles = try ArchiveImport.hasTiles(reader, most: maxTiles, unless: { Interrupt.isRequested }) {
-            // Where there is a tile, the import says them.
-            if skips.count < 6 { skips.append(($0, $1, $2)) }
-        }
+        var failures: [(what: String, why: String)] = []
+        var failed = 0
+        let hasTiles = try ArchiveImport.hasTiles(
+            reader, most: maxTiles, unless: { Interrupt.isRequested },
+            skipped: { if skips.count < 6 { skips.append(($0, $1, $2)) } },
+            failed: {
+                failed += 1
+                if failures.count < 6 { failures.append(($0, $1)) }
+            })
         if Interrupt.isRequested { throw Failure(.interrupted, "interrupted: nothing was imported") }
         guard hasTiles else {
             for skip in skips { messages.skipped(skip.what, skip.why, count: skip.count) }
+            for failure in failures { messages.failed(failure.what, failure.why) }
             messages.finish()
-            throw noTiles(reader)
+            throw failed > 0 ? unread(failed) : noTiles(reader)
         }
         return try cache.open(createIfMissing: true)
     }

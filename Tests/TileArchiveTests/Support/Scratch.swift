@@ -68,6 +68,7 @@ extension ArchiveReader {
             switch step {
             case .tile(let z, let x, let y, _, _, let tile): tiles[Place(z, x, y)] = tile
             case .skipped(let what, let why, let count): skipped.append("\(what): \(why) (\(count))")
+            case .failed(let what, let why): skipped.append("failed: \(what): \(why)")
             }
             return true
         }
