@@ -304,4 +304,36 @@ struct RegionDownloaderTests {
         #expect(told(200, Array(0...8), of: 8) == [100])
         #expect(told(5, [0], of: 0) == [100])
     }
+
+    /// It was forgotten when the download began a moment later.
+    @Test func aCancelRightAfterTheStartIsHeeded() async throws {
+        let lab = try MapLab()
+        let download = ObservableDownload(try RegionDownloader(world, zooms: 0...4, named: "world", of: lab.map))
+        download.start()
+        download.cancel()
+        await until { !download.status.isUnderWay }
+        guard case .finished(let report) = download.status.phase else {
+            Issue.record("it is not finished: \(download.status.phase)")
+            return
+        }
+        #expect(report.wasCancelled && lab.server.requests.isEmpty)
+    }
+
+    /// There were two downloads then, of which one could not be cancelled any more.
+    @Test func whatIsStartedAnewIsNotTriedAgain() async throws {
+        let lab = try MapLab()
+        let watcher = Watcher()
+        let downloader = try RegionDownloader(world, zooms: 0...3, named: "world", of: lab.map)
+        downloader.delegate = watcher
+        downloader.options.requestBudget = 3
+        try await downloader.start()
+        await until { watcher.reports.count == 1 }
+        downloader.options.requestBudget = nil
+        let number = downloader.begin()
+        downloader.retryFailed()
+        #expect(lab.map.cache.running.count == 0)
+        try await downloader.carryOut(number)
+        await until { watcher.reports.count == 2 }
+        #expect(watcher.reports.last?.verdict == .complete && lab.server.requests.count == 85)
+    }
 }

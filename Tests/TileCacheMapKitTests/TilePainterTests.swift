@@ -406,4 +406,94 @@ struct TilePainterTests {
         #expect(lab.lab.server.requests.map(\.path) == ["/2/0/0.png"])
         #expect(Set(lab.redrawn.withLock { $0 }.map(\.x)) == [0, PlaneRect.world])
     }
+
+    /// Only the first 80 bytes told one picture from another: a radar's tile stayed as it was first.
+    @Test(arguments: [LoadMode.serverOnly, .standard])
+    func aPictureThatDiffersAtItsEndIsDrawn(mode: LoadMode) async throws {
+        let lab = try PainterLab { $0.loadMode = mode }
+        let padding = String(repeating: "-", count: 200)
+        lab.lab.server.script { _ in .tile(picture(padding + "12:00"), [.cacheControl: "no-store"]) }
+        let one = try tile(5, 3, 4)
+        lab.draw(one)
+        await lab.settle()
+        #expect(lab.draw(one).map { $0.suffix(5) } == ["12:00"])
+        await lab.settle()
+        lab.lab.server.script { _ in .tile(picture(padding + "13:00"), [.cacheControl: "no-store"]) }
+        lab.lab.clock.manual.advance(seconds: 400)
+        lab.draw(one)
+        await lab.settle()
+        #expect(lab.draw(one).map { $0.suffix(5) } == ["13:00"])
+        #expect(lab.redrawn.withLock { $0.count } == 2)
+    }
+
+    /// What came was kept as the version that another program stored in that moment: it was drawn from then on.
+    @Test func aPictureIsKeptUnderItsOwnVersion() async throws {
+        let one = try tile(5, 3, 4)
+        let (map, isFirst) = (Locked<MapLab?>(nil), Locked(true))
+        let lab = try PainterLab {
+            $0.transform = { data, tile in
+                let stores = isFirst.withLock { isFirst in
+                    defer { if tile == one { isFirst = false } }
+                    return isFirst && tile == one
+                }
+                if stores { try map.withLock { $0 }?.put(one, "new") }
+                return data
+            }
+        }
+        map.withLock { $0 = lab.lab }
+        lab.lab.server.script { _ in .tile(picture("old")) }
+        lab.draw(one)
+        await lab.settle()
+        #expect(lab.draw(one) == ["new"])
+        map.withLock { $0 = nil }
+    }
+
+    /// A source that has only what was there before, and has it late.
+    private final class OldSource: PaintSource {
+        let layout: TileLayout
+        init(_ layout: TileLayout) { self.layout = layout }
+        func state(of tile: TileAddress) -> CachedTileState { .missing }
+        func data(for tile: TileAddress) -> Data? { nil }
+        func load(_ tile: TileAddress, refreshing: Bool) async throws -> LoadedTile {
+            LoadedTile(data: picture("old"), isOld: true)
+        }
+    }
+
+    /// It was not told of: its place stayed empty until the map was moved.
+    @Test func anOldTileWhereNothingWasIsTold() async throws {
+        let redrawn = Locked(0)
+        let painter = TilePainter<String>(
+            OldSource(try MapLab().map.layout), decode: { (String(decoding: $0.dropFirst(16), as: UTF8.self), 1000) },
+            onChange: { _ in redrawn.withLock { $0 += 1 } })
+        let one = try tile(5, 3, 4)
+        let zoomScale = 256 * 32 / PlaneRect.world
+        var drawn: [String] = []
+        painter.paint(PlaneRect(one), zoomScale: zoomScale, contentScale: 1) { drawn.append($0.picture) }
+        await until { painter.isIdle && redrawn.withLock { $0 } == 1 }
+        painter.paint(PlaneRect(one), zoomScale: zoomScale, contentScale: 1) { drawn.append($0.picture) }
+        #expect(drawn == ["old"])
+    }
+
+    /// Only the copy that had asked, and the one at home, were drawn again.
+    @Test(arguments: [[0.0, 1], [1, 0], [-1, 1], [1, -1], [0, -1, 1]])
+    func everyCopyBeyondTheAntimeridianIsTold(worlds: [Double]) async throws {
+        let lab = try PainterLab()
+        let isOpen = Locked(false)
+        lab.lab.server.script { _ in
+            while !isOpen.withLock({ $0 }) { await Task.yield() }
+            return .tile(picture("west"))
+        }
+        let one = try tile(2, 0, 1)
+        let zoomScale = lab.lab.map.layout.tileSize * 4 / PlaneRect.world
+        for world in worlds {
+            lab.painter.paint(
+                PlaneRect(one).shifted(by: world * PlaneRect.world), zoomScale: zoomScale, contentScale: 1
+            ) { _ in }
+        }
+        isOpen.withLock { $0 = true }
+        await lab.settle()
+        await until {
+            Set(lab.redrawn.withLock { $0 }.map { ($0.x / PlaneRect.world).rounded(.down) }).isSuperset(of: worlds)
+        }
+    }
 }

@@ -90,8 +90,12 @@ struct CacheSuspensionTests {
                     #expect((tile?.notStored as? StoreError)?.code == .locked)
                 }
             }
-            group.addTask { #expect(try await cache.tile(source, z: 3, x: 1, y: 0)?.origin.isCached == true) }
-            group.addTask { #expect(try await cache.regions().isEmpty) }
+            group.addTask {
+                let tile = try await cache.tile(source, z: 3, x: 1, y: 0)
+                #expect(tile?.origin.isCached == true)
+                let regions = try await cache.regions()
+                #expect(regions.isEmpty)
+            }
             try await group.waitForAll()
         }
         cache.resume()

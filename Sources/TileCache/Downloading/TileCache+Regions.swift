@@ -71,7 +71,7 @@ extension TileCache {
                 try store.pin(region, plan: written.text)
             }
             plan = written
-            endDownloads(of: region.name, "replaced by another download of that name")
+            endDownloads(of: region.name, "replaced by another one of that name", exceptOf: region)
         }
         return TileDownload(
             self, source, .covered(keys), total: coverage.tileCount, options, isRegion: true, plan: plan)
@@ -168,9 +168,12 @@ extension TileCache {
     }
 
     /// Ends the downloads of a region that is not there any more: their tiles would not be pinned.
-    private func endDownloads(of region: String, _ why: String) {
-        for download in running.all where download.plan?.region == region {
-            download.end(TileCacheError(.invalidRegion, "region \(region) was \(why)"))
+    private func endDownloads(of name: String, _ why: String, exceptOf region: PinnedRegion? = nil) {
+        for download in running.all {
+            guard let plan = download.plan, plan.region == name else { continue }
+            // Another run of what is pinned now is nobody's to end.
+            if let region, let written = try? DownloadPlan(plan.text), written.isFor(region) { continue }
+            download.end(TileCacheError(.invalidRegion, "region \(name) was \(why)"))
         }
     }
 

@@ -198,7 +198,9 @@ public final class MapCache: MapCaching {
             throw TileCacheError(.noAnswer, "\(key) is not in the cache, and no server may be asked", key: key)
         }
         let isOld = if case .stale = found.origin { mode == .standard || mode == .serverThenCache } else { false }
-        return LoadedTile(data: try plain(found, tile), isOld: isOld)
+        let version =
+            source.local == nil ? found.data.map { $0.withUnsafeBytes { BlobDigest(hashing: $0) }.hashValue } : nil
+        return LoadedTile(data: try plain(found, tile), isOld: isOld, version: version)
     }
 
     /// Where a tile is asked for, secrets included; `nil` for the tiles of an archive.

@@ -27,9 +27,9 @@ public final class ObservableDownload: RegionDownloaderDelegate {
     public func start() {
         guard !status.isUnderWay else { return }
         status.start()
-        let downloader = self.downloader
+        let (downloader, number) = (self.downloader, downloader.begin())
         // An error comes to the delegate too.
-        Task { _ = try? await downloader.start() }
+        Task { _ = try? await downloader.carryOut(number) }
     }
 
     /// Begins no further tiles until ``resume()``.

@@ -12,6 +12,8 @@ struct LoadedTile: Sendable {
     var data: Data?
     /// Whether its server could not be asked, and this is what was there before.
     var isOld = false
+    /// Which bytes they are, as ``CachedTileState/version`` of the same would say; `nil` where the source does not tell.
+    var version: Int?
 }
 
 /// Where a painter has tiles from.

@@ -18,7 +18,6 @@ public protocol RegionDownloaderDelegate: AnyObject {
     /// Called for every tile, those of the same moment one after another, before the steps that they make. Only for
     /// downloads that began when there was a delegate.
     func regionDownloader(_ downloader: RegionDownloader, didSettle tile: TileAddress, as outcome: TileOutcome)
-    /// The server is away, or asks to be left alone: the download waits for it.
     /// The download waits: the server is away or asks to be left alone, or the network is one that `DownloadOptions.networks`
     /// does not allow.
     ///
@@ -117,12 +116,24 @@ public final class RegionDownloader {
     /// - Returns: The download, for those who rather `await` its progress and report.
     /// - Throws: What the delegate is told too.
     @discardableResult
-    public func start() async throws -> TileDownload {
+    public func start() async throws -> TileDownload { try await carryOut(begin()) }
+
+    /// The part of ``start()`` that is done at once: from here on ``pause()``, ``cancel()`` and the rest mean the new download.
+    ///
+    /// - Returns: The number of this start.
+    func begin() -> Int {
         watcher?.cancel()
         download?.cancel()
+        // Nothing of it is to be tried again.
+        download = nil
         starts += 1
         isCancelled = false
-        let mine = starts
+        return starts
+    }
+
+    /// The rest of ``start()``.
+    @discardableResult
+    func carryOut(_ mine: Int) async throws -> TileDownload {
         do {
             if let error = mapCache.openingError { throw error }
             let settled = SettledTiles()
@@ -142,7 +153,7 @@ public final class RegionDownloader {
             watch(download)
             return download
         } catch {
-            delegate?.regionDownloader(self, didFail: error)
+            if mine == starts { delegate?.regionDownloader(self, didFail: error) }
             throw error
         }
     }

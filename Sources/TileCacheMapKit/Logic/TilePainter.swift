@@ -28,7 +28,19 @@ final class TilePainter<Picture: Sendable>: Sendable {
         var pictures: PictureCache<Picture>
         /// Counts the times that all was forgotten: what was asked for before counts no more.
         var generation = 0
+        /// Where copies of tiles that are being loaded are drawn, the one that asked first: some lie beyond the antimeridian.
+        var copies: [TileAddress: [Double]] = [:]
+
+        /// Has a copy told of when the tile has come.
+        mutating func noteCopy(_ placement: TilePlacement) {
+            let known = copies[placement.tile] ?? []
+            guard known.count < TilePainter.mostCopies, !known.contains(placement.shift) else { return }
+            copies[placement.tile] = known + [placement.shift]
+        }
     }
+
+    /// So many copies of a tile are told of at most.
+    private static var mostCopies: Int { 8 }
 
     private let source: any PaintSource
     private let decode: @Sendable (Data) -> (picture: Picture, cost: Int)?
@@ -64,6 +76,7 @@ final class TilePainter<Picture: Sendable>: Sendable {
             state.generation += 1
             state.pictures.removeAll()
             state.tracker = LoadTracker(backoff: state.tracker.backoff)
+            state.copies = [:]
         }
     }
 
@@ -111,7 +124,11 @@ final class TilePainter<Picture: Sendable>: Sendable {
         case .standIns(let standIns):
             for layer in layers where layer.tile.z > tile.z || standIns.ancestor != nil { draw(layer) }
         }
-        if decision.request != .none { request(placement, refreshing: decision.request == .refresh, at: now) }
+        if decision.request != .none {
+            request(placement, refreshing: decision.request == .refresh, at: now)
+        } else if status == .loading {
+            state.withLock { $0.noteCopy(placement) }
+        }
     }
 
     // MARK: Pictures
@@ -184,7 +201,16 @@ final class TilePainter<Picture: Sendable>: Sendable {
 
     private func request(_ placement: TilePlacement, refreshing: Bool, at now: UInt64) {
         let tile = placement.tile
-        let generation = state.withLock { $0.tracker.begin(tile, at: now) ? $0.generation : nil }
+        let generation = state.withLock { state -> Int? in
+            if state.tracker.begin(tile, at: now) {
+                state.copies[tile] = [placement.shift]
+                return state.generation
+            }
+            if state.tracker.status(of: tile, at: now) == .loading {
+                state.noteCopy(placement)
+            }
+            return nil
+        }
         guard let generation else { return }
         Task(priority: refreshing ? .utility : .userInitiated) {
             await self.load(placement, refreshing: refreshing, generation)
@@ -199,19 +225,26 @@ final class TilePainter<Picture: Sendable>: Sendable {
             let isWanted = before.isStale || before.content == .missing
             let loaded = try await source.load(tile, refreshing: refreshing && isWanted)
             let after = source.state(of: tile)
-            let changed = take(loaded, for: tile, after, generation)
+            let changed = take(loaded, for: tile, before, after, generation)
             let now = clock.ticks()
             if loaded.isOld {
+                // Old as it is, nothing better is drawn there.
+                if changed { tell(placement, generation) }
                 return await failed(placement, asked: nil, generation, isDrawn: true)
             }
             state.withLock { state in
                 guard state.generation == generation else { return }
                 let isSettled = after.content != .missing && !after.isStale
                 state.tracker.finished(tile, isSettled: isSettled, at: now)
+                if !changed { state.copies[tile] = nil }
             }
             if changed { tell(placement, generation) }
         } catch is CancellationError {
-            state.withLock { if $0.generation == generation { $0.tracker.abandoned(tile) } }
+            state.withLock { state in
+                guard state.generation == generation else { return }
+                state.tracker.abandoned(tile)
+                state.copies[tile] = nil
+            }
         } catch {
             await failed(placement, asked: (error as? TileCacheError)?.retryAfter, generation, isDrawn: refreshing)
         }
@@ -221,7 +254,8 @@ final class TilePainter<Picture: Sendable>: Sendable {
     ///
     /// - Returns: Whether something else is to be drawn now.
     private func take(
-        _ loaded: LoadedTile, for tile: TileAddress, _ after: CachedTileState, _ generation: Int
+        _ loaded: LoadedTile, for tile: TileAddress, _ earlier: CachedTileState, _ after: CachedTileState,
+        _ generation: Int
     ) -> Bool {
         let before = state.withLock { $0.generation == generation ? ($0.pictures.peek(tile), true) : (nil, false) }
         guard before.1 else { return false }
@@ -229,7 +263,9 @@ final class TilePainter<Picture: Sendable>: Sendable {
             state.withLock { if $0.generation == generation { $0.pictures.remove(tile) } }
             return before.0?.picture != nil
         }
-        let version = after.content == .picture ? after.version : data.hashValue
+        // Another tile may have been stored since this one was taken: then its version is not that of these bytes.
+        let isSame = after.content == .picture && (after.version == 0 || after.version == earlier.version)
+        let version = loaded.version ?? (isSame ? after.version : data.version)
         // A cache that does not tell its versions apart may have anything new.
         if let kept = before.0, kept.version == version, version != 0 { return false }
         return keep(data, for: tile, version: version, generation) != nil || before.0?.picture != nil
@@ -240,7 +276,9 @@ final class TilePainter<Picture: Sendable>: Sendable {
         let (now, random) = (clock.ticks(), clock.random())
         let wait = state.withLock { state -> UInt64? in
             guard state.generation == generation else { return nil }
-            return state.tracker.failed(placement.tile, asked: asked, at: now, random: random)
+            let wait = state.tracker.failed(placement.tile, asked: asked, at: now, random: random)
+            if wait == nil || isDrawn { state.copies[placement.tile] = nil }
+            return wait
         }
         guard let wait, !isDrawn else { return }
         let clock = self.clock
@@ -253,9 +291,23 @@ final class TilePainter<Picture: Sendable>: Sendable {
     }
 
     private func tell(_ placement: TilePlacement, _ generation: Int) {
-        guard state.withLock({ $0.generation == generation }) else { return }
+        let copies = state.withLock { state in
+            state.generation == generation ? state.copies.removeValue(forKey: placement.tile) ?? [] : nil
+        }
+        guard let copies else { return }
         onChange(placement.rect)
-        if placement.shift != 0 { onChange(PlaneRect(placement.tile)) }
+        let own = PlaneRect(placement.tile)
+        if placement.shift != 0, !copies.contains(0) { onChange(own) }
+        for shift in copies where shift != placement.shift { onChange(own.shifted(by: shift)) }
+    }
+}
+
+extension Data {
+    /// Tells bytes from others, all of them: `hashValue` looks at the first 80 alone.
+    fileprivate var version: Int {
+        var hasher = Hasher()
+        withUnsafeBytes { hasher.combine(bytes: $0) }
+        return hasher.finalize()
     }
 }
 
