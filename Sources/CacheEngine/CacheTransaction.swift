@@ -386,10 +386,13 @@ package struct CacheTransaction: Sendable {
             // An origin that asked to be left alone cannot answer: an error of RFC 5861 §4, and no silence.
             if case .leftAlone(let failure) = trouble {
                 let standing: OriginFailure = failure == .unreachable ? .unreachable : .status(503)
-                if use.mayServe(candidate.response, after: standing, asking: request.asking, at: now) {
+                let mayServe = use.mayServe(candidate.response, after: standing, asking: request.asking, at: now)
+                if mayServe || isReliedOn(candidate) {
                     return useStale(candidate, whileLeftAlone: failure, now)
                 }
-            } else if use.mayServe(candidate.response, after: .unreachable, asking: request.asking, at: now) {
+            } else if use.mayServe(candidate.response, after: .unreachable, asking: request.asking, at: now)
+                || isReliedOn(candidate)
+            {
                 return useStale(candidate, nil, forwarding, now)
             }
         }
@@ -398,6 +401,14 @@ package struct CacheTransaction: Sendable {
         var status = CacheStatus(cache: use.name)
         status.forward = forwarding.cause
         return end([.refuse(.after(trouble, mustRevalidate: mustRevalidate), status)])
+    }
+
+    /// Whether the owner of the cache has asked for a response to be kept, whatever its origin says: it is there when there is no
+    /// answer, as a pinned tile is (``LoadDecision``).
+    private func isReliedOn(_ candidate: Candidate) -> Bool {
+        let asking = request.asking
+        return use.sharesOutcomes && candidate.entry.isPinned && !asking.noCache && asking.maxAge == nil
+            && asking.minFresh == nil
     }
 
     /// Answers from what is stored, because the origin cannot.

@@ -200,7 +200,7 @@ public struct EntrySelection: Sendable {
     public var zooms: ClosedRange<Int>?
     /// Only tiles that this box touches.
     public var box: GeoBox?
-    /// Only tiles that this region covers, of its source.
+    /// Only what this region covers: tiles of its sources, and its resources.
     public var region: PinnedRegion?
     /// Only entries that are stale.
     public var stale = false
@@ -219,10 +219,12 @@ public struct EntrySelection: Sendable {
 public struct RegionStatistics: Hashable, Sendable {
     /// The region.
     public var region: PinnedRegion
-    /// How many tiles of a scale it covers.
+    /// How many tiles of a scale it covers, of all its sources.
     public var tiles: Int
     /// How many entries with bytes are there, in all scales and formats.
     public var present = 0
+    /// How many of its resources are there; how many there are in all, ``region`` says.
+    public var presentResources = 0
     /// The sum of the sizes of their blobs, each blob counted once.
     public var bytes = 0
 }

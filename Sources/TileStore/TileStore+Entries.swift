@@ -3,12 +3,14 @@ struct Matcher {
     private let selection: EntrySelection
     private let now: Timestamp
     private var spans: [Int: [TileSpan]] = [:]
-    private var region: RegionIndex?
+    private var regions: [(source: SourceName, index: RegionIndex)] = []
+    private var resources = Set<TileKey>()
 
     init(_ selection: EntrySelection, now: Timestamp) throws {
         self.selection = selection
         self.now = now
-        region = selection.region.map { RegionIndex($0.spans) }
+        regions = selection.region?.tiles.map { ($0.source, RegionIndex($0.spans)) } ?? []
+        resources = Set(selection.region?.resources ?? [])
         if let box = selection.box {
             for zoom in 0...28 where selection.zooms?.contains(zoom) ?? true { spans[zoom] = try box.spans(zoom: zoom) }
         }
@@ -25,10 +27,16 @@ struct Matcher {
                 spans[key.zoom]?.contains(where: { $0.contains(z: key.zoom, x: key.column, y: key.row) }) ?? false
             else { return false }
         }
-        if let region, let source = selection.region?.source {
-            guard !key.isResource, tables.names.sources[Int(key.source)] == source,
-                region.contains(z: key.zoom, x: key.column, y: key.row)
-            else { return false }
+        if selection.region != nil {
+            if key.isResource {
+                guard !resources.isEmpty, let shared = tables.key(key).forAllVariants, resources.contains(shared)
+                else { return false }
+            } else {
+                let source = tables.names.sources[Int(key.source)]
+                guard let index = regions.first(where: { $0.source == source })?.index,
+                    index.contains(z: key.zoom, x: key.column, y: key.row)
+                else { return false }
+            }
         }
         let isStale =
             Int64(record.expires) <= now.seconds || Int64(record.storedAt) > now.adding(seconds: 60).seconds

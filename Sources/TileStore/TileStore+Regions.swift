@@ -1,5 +1,5 @@
 extension TileStore {
-    /// Keeps a region's tiles, present and future ones, whatever the limits say, on an account of their own.
+    /// Keeps what a region covers, what is there and what will be, whatever the limits say, on an account of their own.
     ///
     /// Another region of that name is replaced. Costs a pass over the entries.
     public func pin(_ region: PinnedRegion) throws { try pin(region, stagedPlan: nil) }
@@ -17,11 +17,11 @@ extension TileStore {
         // What is in the plan's way must not be noticed only when the region's record stands.
         if stagedPlan != nil { try plans.prepare(for: region.name) }
         let (isNew, hasRoom) = tables.read { t, _ in
-            (t.regions[region.name] != region, t.names.hasRoom(for: region.source))
+            (t.regions[region.name] != region, t.names.hasRoom(for: region.sources))
         }
         guard hasRoom else {
             throw TableBound.sources.error(
-                storing: "region \(region.name) of source \(region.source)", in: files.location, environment.bounds)
+                storing: "region \(region.name)", in: files.location, environment.bounds)
         }
         // As with limits: the record that is there may not be on the disk.
         if isNew || isDurable {
@@ -37,12 +37,12 @@ extension TileStore {
         }
     }
 
-    /// Gives a region's tiles back to eviction; limits are enforced at once.
+    /// Gives what a region covers back to eviction; limits are enforced at once.
     ///
     /// - Returns: `false` if there is no region of that name.
     public func unpin(_ name: String) throws -> Bool { try enforcingLimits { try release(name) } }
 
-    /// Gives a region's tiles back to eviction, and leaves the limits to the caller.
+    /// Gives what a region covers back to eviction, and leaves the limits to the caller.
     private func release(_ name: String) throws -> Bool {
         try hold { ledger -> Bool in
             guard tables.read({ t, _ in t.regions[name] != nil }) else { return false }
@@ -66,7 +66,7 @@ extension TileStore {
         return tables.read { t, _ in t.regions.values.sorted { $0.name < $1.name } }
     }
 
-    /// Gives a region up together with its tiles, except those that another region pins; space is free at once.
+    /// Gives a region up together with its tiles and resources, except those that another region pins; space is free at once.
     ///
     /// - Returns: What was removed; `nil` if there is no region of that name.
     /// - Throws: `StoreError`. The region itself is gone first, so that what remains of an interrupted removal can be
@@ -89,13 +89,19 @@ extension TileStore {
         try regions().map { region in
             var figures = RegionStatistics(region: region, tiles: region.tileCount)
             var blobs = Set<BlobDigest>()
+            var resources = Set<TileKey>()
             var selection = EntrySelection()
             selection.region = region
             try forEachEntry(where: selection) { entry in
                 guard let blob = entry.blob else { return }
-                figures.present += 1
+                if let resource = entry.key.forAllVariants {
+                    resources.insert(resource)
+                } else {
+                    figures.present += 1
+                }
                 if blobs.insert(blob).inserted { figures.bytes += entry.size }
             }
+            figures.presentResources = resources.count
             return figures
         }
     }

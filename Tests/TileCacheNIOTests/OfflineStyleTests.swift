@@ -40,7 +40,9 @@ extension URLProtocolTests {
                     _ = try await get(sprite)
                 }
                 for fonts in Set(root.layers.compactMap { $0.layout?.textFont?.joined(separator: ",") }) {
-                    let name = try #require(fonts.addingPercentEncoding(withAllowedCharacters: .urlPathAllowed))
+                    // As MapLibre Native does.
+                    let name = fonts.replacingOccurrences(of: " ", with: "%20").replacingOccurrences(
+                        of: ",", with: "%2c")
                     for range in ["0-255", "256-511", "8192-8447"] {
                         let glyphs = root.glyphs.replacingOccurrences(of: "{fontstack}", with: name)
                         _ = try await get(glyphs.replacingOccurrences(of: "{range}", with: range))
@@ -117,7 +119,7 @@ extension URLProtocolTests {
                 set("/sprites/streets\(ratio).json", "application/json", #"{"pin": {"x": 0, "y": 0}}"#.utf8)
                 set("/sprites/streets\(ratio).png", "image/png", TileSite.noise(zoom: 1, column: ratio.count, row: 9))
             }
-            for (i, fonts) in ["Noto%20Sans%20Regular,Arial%20Unicode%20MS%20Regular", "Noto%20Sans%20Italic"]
+            for (i, fonts) in ["Noto%20Sans%20Regular%2cArial%20Unicode%20MS%20Regular", "Noto%20Sans%20Italic"]
                 .enumerated()
             {
                 for (j, range) in ["0-255", "256-511", "8192-8447"].enumerated() {
@@ -144,10 +146,11 @@ extension URLProtocolTests {
 
         /// An app that is started anew on the folder: a cache and a session over it.
         private static func start(
-            at folder: String, _ sources: [TileSource], _ body: (TileCache, URLSession) async throws -> Void
+            at folder: String, _ sources: [TileSource], _ settings: TileCacheConfiguration = TileCacheConfiguration(),
+            _ body: (TileCache, URLSession) async throws -> Void
         ) async throws {
             let transport = AsyncHTTPClientTransport()
-            let cache = try TileCache(at: folder, transport: transport)
+            let cache = try TileCache(at: folder, transport: transport, configuration: settings)
             let configuration = URLSessionConfiguration.ephemeral
             configuration.use(cache, for: sources)
             let session = URLSession(configuration: configuration)
@@ -198,6 +201,66 @@ extension URLProtocolTests {
                 var client = StyleClient(session)
                 try await client.show(origin.url + "/styles/streets.json", zooms: 0...3, scale: scale)
                 #expect(client.seen == online)
+            }
+            try FileManager.default.removeItem(atPath: folder)
+        }
+
+        /// - Parameter isKnown: Whether the app names the style's sources; else their tiles are resources like the rest.
+        @Test(arguments: [false, true], [1, 2])
+        func aStyleThatWasDownloadedIsWholeWithoutItsServer(isKnown: Bool, scale: Int) async throws {
+            let folder = FileManager.default.temporaryDirectory.appendingPathComponent("style-\(UUID().uuidString)")
+                .path
+            let pages = Locked<[String: LocalAnswer]>([:])
+            let origin = try await LocalOrigin.start { request in
+                pages.withLock { $0[request.path] }?.conditional(to: request) ?? LocalAnswer(.notFound)
+            }
+            var site = Self.site(origin.url)
+            // What is seen besides, and is no part of the map.
+            site["/news.json"] = LocalAnswer(.ok, [.cacheControl: "max-age=600"], text: "{}")
+            pages.withLock { [site] in $0 = site }
+            let ratio = scale == 1 ? "" : "@2x"
+            var base = try TileSource("base", template: origin.url + "/base/{z}/{x}/{y}.pbf?key=secret", zooms: 0...3)
+            base.kind = .vector
+            let relief = try TileSource(
+                "relief", template: origin.url + "/relief/{z}/{x}/{y}\(ratio).png", zooms: 0...3)
+            let sources = isKnown ? [base, relief] : []
+            let style = try #require(URL(string: origin.url + "/styles/streets.json"))
+            var map = StyledRegion(
+                .box(try GeoBox(west: -180, south: -85, east: 180, north: 85)), zooms: 0...3, styles: [style])
+            map.scale = scale
+            map.glyphs = [0...511, 0x2000...0x20FF]
+            try await Self.start(at: folder, sources) { cache, session in
+                _ = try await session.data(from: try #require(URL(string: origin.url + "/news.json")))
+                origin.forget()
+                let download = try await cache.download(map, named: "world")
+                let report = await download.report()
+                // A style, a TileJSON, a sheet of signs in four files, two fonts in three ranges, and tiles.
+                #expect(report.verdict == .complete && report.progress.total == 12 + 170 && report.present == 182)
+                #expect(origin.requests.count == 182)
+                let figures = try #require(try await cache.regions().first)
+                #expect(figures.region.tiles.map(\.source.description) == (isKnown ? ["base", "relief"] : []))
+                #expect(figures.tiles == (isKnown ? 170 : 0) && figures.present == figures.tiles)
+                #expect(figures.region.resources.count == (isKnown ? 12 : 182))
+                #expect(figures.presentResources == figures.region.resources.count)
+            }
+            try await origin.stop()
+            var limited = TileCacheConfiguration()
+            limited.store.capacity = 0
+            limited.store.entryLimit = 0
+            try await Self.start(at: folder, sources, limited) { cache, session in
+                #expect(try cache.store.statistics().entries == cache.store.statistics().pinnedEntries)
+                var client = StyleClient(session)
+                try await client.show(style.absoluteString, zooms: 0...3, scale: scale)
+                #expect(client.seen.count == 180)
+                for (url, body) in client.seen {
+                    let path = String(url.dropFirst(origin.url.count))
+                    #expect(site[path]?.body == Array(body), "\(path)")
+                }
+                await #expect(throws: URLError.self) {
+                    try await session.data(from: try #require(URL(string: origin.url + "/news.json")))
+                }
+                _ = try await cache.removeRegion("world")
+                #expect(try cache.store.statistics().entries == 0)
             }
             try FileManager.default.removeItem(atPath: folder)
         }

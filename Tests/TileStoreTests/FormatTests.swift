@@ -69,7 +69,7 @@ struct FormatTests {
         clock.advance(seconds: 20)
         for number in [3, 9, 2, 30] { _ = try store.read(Universe.keys[number]) }
         try store.flush()
-        for (name, area) in [(0, 3), (1, 2), (2, 6)] as [(UInt8, UInt8)] {
+        for (name, area) in [(0, 11), (1, 18), (2, 6)] as [(UInt8, UInt8)] {
             try store.pin(try #require(Universe.region(name: name, area: area)))
         }
         #expect(try store.unpin(#require(Universe.region(name: 2, area: 0)).name))
@@ -110,8 +110,15 @@ struct FormatTests {
     private struct Told: Codable, Equatable {
         struct Region: Codable, Equatable {
             var region: String
+            struct Tiles: Codable, Equatable {
+                var source: String
+                var spans: [[Int]]
+            }
             var source: String
             var spans: [[Int]]
+            var noTiles: Bool?
+            var more: [Tiles]?
+            var resources: [String]?
         }
         struct Limits: Codable, Equatable {
             var bytes: Int?
@@ -134,9 +141,13 @@ struct FormatTests {
             regions: snapshot.regions.map {
                 Told.Region(
                     region: $0.name, source: $0.source.description,
-                    spans: $0.spans.map {
-                        [$0.zoom, $0.columns.lowerBound, $0.columns.upperBound, $0.rows.lowerBound, $0.rows.upperBound]
-                    })
+                    spans: $0.spans.isEmpty ? [[0, 0, 0, 0, 0]] : $0.spans.map(numbers),
+                    noTiles: $0.spans.isEmpty ? true : nil,
+                    more: $0.others.isEmpty
+                        ? nil
+                        : $0.others.map {
+                            Told.Region.Tiles(source: $0.source.description, spans: $0.spans.map(numbers))
+                        }, resources: $0.resources.isEmpty ? nil : $0.resources.map(\.description))
             },
             limits: Told.Limits(bytes: snapshot.limits.capacity, entries: snapshot.limits.entryLimit))
         let read = try JSONDecoder().decode(Told.self, from: run([reader, "--all", folder]))
@@ -144,6 +155,10 @@ struct FormatTests {
         #expect(read.regions.count == 2, place)
         for (mine, theirs) in zip(told.entries, read.entries) { #expect(mine == theirs, place) }
         #expect(read == told, place)
+    }
+
+    private static func numbers(_ span: TileSpan) -> [Int] {
+        [span.zoom, span.columns.lowerBound, span.columns.upperBound, span.rows.lowerBound, span.rows.upperBound]
     }
 
     private static func run(_ arguments: [String]) throws -> Data {

@@ -45,8 +45,11 @@ struct IndexImageTests {
         try lab.put(0..<300)
         try lab.put(5..<20)
         let box = try PinnedRegion(
-            name: "town", source: SourceName("lab"), spans: [TileSpan(zoom: 12, columns: 10...19, rows: 0...0)],
-            box: nil)
+            name: "town",
+            tiles: [
+                SourceTiles(source: SourceName("lab"), spans: [TileSpan(zoom: 12, columns: 10...19, rows: 0...0)]),
+                SourceTiles(source: SourceName("none"), spans: [TileSpan(zoom: 1, columns: 0...1, rows: 0...0)]),
+            ], resources: (0..<20).map { try TileKey("lab:fonts/\($0).pbf?00112233445566778899aabbccddeeff") })
         try lab.store.pin(box)
         for number in 0..<40 {
             let key = try TileKey("lab:fonts/\(number).pbf?00112233445566778899aabbccddeeff")

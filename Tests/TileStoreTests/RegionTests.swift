@@ -12,6 +12,94 @@ struct RegionTests {
         #expect(throws: StoreError.self) { try PinnedRegion(name: "", source: source, spans: [span]) }
         #expect(throws: StoreError.self) { try PinnedRegion(name: "a b", source: source, spans: [span]) }
         #expect(throws: StoreError.self) { try PinnedRegion(name: "a", source: source, spans: []) }
+        let tiles = SourceTiles(source: source, spans: [span])
+        func expectRefusal(_ tiles: [SourceTiles], _ resources: [String]) {
+            #expect(throws: StoreError.self) {
+                try PinnedRegion(name: "a", tiles: tiles, resources: resources.map { try TileKey($0) })
+            }
+        }
+        expectRefusal([], [])
+        expectRefusal([tiles, tiles], [])
+        expectRefusal([tiles, SourceTiles(source: try SourceName("b"), spans: [])], ["a:style.json"])
+        expectRefusal([tiles], ["a/0/0/0"])
+        expectRefusal([tiles], ["a:style.json#00112233445566778899aabbccddeeff"])
+        expectRefusal([], (0...PinnedRegion.mostResources).map { "a:\($0)" })
+        let long = String(repeating: "x", count: 1000)
+        expectRefusal([], (0..<20_000).map { "a:\(long)\($0)" })
+        expectRefusal(
+            try (0...PinnedRegion.mostSources).map { SourceTiles(source: try SourceName("s\($0)"), spans: [span]) }, [])
+    }
+
+    @Test("A region of several sources and of resources pins all of them, and nothing else")
+    func aWholeMapIsOneRegion() throws {
+        let lab = try Lab(Lab.plain)
+        let keys = try [
+            "a/0/0/0", "b/1/0/0@2x", "c/0/0/0", "b/1/1/1", "a:style.json",
+            "a:style.json#00112233445566778899aabbccddeeff",
+            "a:font.pbf?00112233445566778899aabbccddeeff", "a:font.pbf", "b:style.json",
+        ].map { try TileKey($0) }
+        func put() throws {
+            for (number, key) in keys.enumerated() {
+                try lab.store.put(
+                    lab.bytes(number), for: key,
+                    metadata: TileMetadata(
+                        response: ResponseFields(), storedAt: lab.clock.now, expires: lab.clock.now.adding(seconds: 60))
+                )
+            }
+        }
+        func tiles(_ source: String, _ zoom: Int) throws -> SourceTiles {
+            SourceTiles(source: try SourceName(source), spans: [try TileSpan(zoom: zoom, columns: 0...0, rows: 0...0)])
+        }
+        let region = try PinnedRegion(
+            name: "map", tiles: [tiles("a", 0), tiles("b", 1)], resources: [keys[4], keys[6], TileKey("d:gone.png")])
+        try put()
+        try lab.store.pin(region)
+        let pinned = [0, 1, 4, 5, 6]
+        func check(_ store: TileStore) throws {
+            #expect(try store.regions() == [region])
+            for (number, key) in keys.enumerated() {
+                let isPinned = pinned.contains(number)
+                #expect(region.contains(key) == isPinned, "\(key)")
+                #expect(try store.entry(for: key)?.isPinned ?? isPinned == isPinned, "\(key)")
+            }
+            let figures = try #require(try store.regionStatistics().first)
+            #expect(figures.tiles == 2 && figures.present == 2 && figures.presentResources == 2)
+            #expect(try store.statistics().pinnedEntries == pinned.count)
+            #expect(try store.invariantViolations() == [])
+        }
+        try check(lab.store)
+        _ = try lab.store.compact()
+        try check(lab.another(Lab.plain))
+        _ = try lab.store.evict(toBytes: 0)
+        #expect(try lab.store.statistics().entries == pinned.count)
+        try check(lab.store)
+        // What is put later is pinned as well, variants of a resource among it.
+        try put()
+        try check(lab.store)
+        // Another region has the style, too.
+        try lab.store.pin(PinnedRegion(name: "other", tiles: [], resources: [keys[4]]))
+        #expect(try lab.store.regions().last?.source == SourceName("a"))
+        #expect(try lab.store.removeRegion("map")?.removedEntries == pinned.count - 2)
+        #expect(try lab.store.statistics().pinnedEntries == 2)
+        _ = try lab.store.unpin("other")
+        #expect(try lab.store.statistics().pinnedBytes == 0)
+        #expect(try lab.store.invariantViolations() == [])
+    }
+
+    /// As it reads a line: further members are none for it.
+    @Test("A program that knows only regions of one source reads the line of a whole map")
+    func olderProgramsReadTheLine() throws {
+        for tiles in [
+            [], [SourceTiles(source: try SourceName("a"), spans: [try TileSpan(zoom: 3, columns: 1...2, rows: 3...4)])],
+        ] {
+            let region = try PinnedRegion(name: "map", tiles: tiles, resources: [TileKey("r:style.json")])
+            var lines = LineBuffer()
+            lines.region(region)
+            let line = Array(lines.bytes.dropLast())
+            let value = try #require(line.withUnsafeBytes { JSONValue($0) }?.object)
+            #expect(value["region"]?.string == "map" && value["source"]?.string == (tiles.isEmpty ? "r" : "a"))
+            #expect(value["spans"]?.array?.first?.array?.count == 5)
+        }
     }
 
     @Test

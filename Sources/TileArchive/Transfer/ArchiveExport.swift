@@ -142,7 +142,7 @@ public struct ArchiveExport {
     }
 
     private func regions() throws -> [ArchiveRegion] {
-        try store.regions().filter { $0.source == source }.map { ArchiveRegion($0) }
+        try store.regions().compactMap { $0.part(of: source) }.map { ArchiveRegion($0) }
     }
 
     /// Whether a box lies in another one, up to a tile of the largest zoom if so wanted.

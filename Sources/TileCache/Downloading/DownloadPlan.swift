@@ -12,15 +12,17 @@ import Foundation
 /// Which tiles they are, the region's own record in the manifest says; this says what it does not. Nothing here is secret:
 /// of the source there are its name and a salted fingerprint. Docs/on-disk-format.md describes it.
 struct DownloadPlan: Codable, Hashable, Sendable {
-    /// The number of what this program writes.
-    static let format = 1
+    /// The number of a plan for tiles of one source.
+    static let tiles = 1
+    /// The number of a plan for all that styles name.
+    static let styles = 2
 
-    var download = Self.format
+    var download = Self.tiles
     var region: String
     var source: String
-    /// Of what tells the source from others; ``TileSource/fingerprint(in:)``.
+    /// Of what tells the source, or the map, from others; ``TileSource/fingerprint(in:)``, ``StyledRegion/fingerprint(in:)``.
     var fingerprint: String
-    /// Of the region's rectangles: a region that was pinned anew under the name is another one.
+    /// Of what the region covers: a region that was pinned anew under the name is another one.
     var spans: String
     var scale: Int
     var format: String?
@@ -53,9 +55,21 @@ struct DownloadPlan: Codable, Hashable, Sendable {
         self.region = region.name
         self.source = region.source.description
         fingerprint = source.fingerprint(in: store)
-        spans = Self.digest(of: region.spans)
+        spans = Self.digest(of: region)
         scale = tile.scale
         format = tile.format
+        self.begun = begun.seconds
+        self.options = Options(options)
+    }
+
+    /// For a region of all that styles name.
+    init(_ region: PinnedRegion, fingerprint: String, scale: Int, begun: Timestamp, _ options: DownloadOptions) {
+        download = Self.styles
+        self.region = region.name
+        source = region.source.description
+        self.fingerprint = fingerprint
+        spans = Self.digest(of: region)
+        self.scale = scale
         self.begun = begun.seconds
         self.options = Options(options)
     }
@@ -65,7 +79,7 @@ struct DownloadPlan: Codable, Hashable, Sendable {
     /// - Throws: `DecodingError`, or ``TileCacheError`` for one of a newer program or with options that are none.
     init(_ text: String) throws {
         self = try JSONDecoder().decode(DownloadPlan.self, from: Data(text.utf8))
-        guard download == Self.format else {
+        guard download == Self.tiles || download == Self.styles else {
             throw TileCacheError(
                 .invalidRegion,
                 "the download of region \(region) was begun by a newer program (plan \(download)); finish it with that one"
@@ -83,10 +97,17 @@ struct DownloadPlan: Codable, Hashable, Sendable {
 
     /// Whether it is for a region as it is in the manifest.
     func isFor(_ region: PinnedRegion) -> Bool {
-        region.name == self.region && region.source.description == source && Self.digest(of: region.spans) == spans
+        region.name == self.region && region.source.description == source && Self.digest(of: region) == spans
+            && region.isOfOneSource == (download == Self.tiles)
     }
 
-    private static func digest(of spans: [TileSpan]) -> String {
+    private static func digest(of region: PinnedRegion) -> String {
+        if region.isOfOneSource { return digest(of: region.spans) }
+        let parts = region.tiles.map { "\($0.source) \(digest(of: $0.spans))" } + region.resources.map(\.description)
+        return Array(parts.joined(separator: "\n").utf8).withUnsafeBytes { BlobDigest(hashing: $0) }.description
+    }
+
+    static func digest(of spans: [TileSpan]) -> String {
         var numbers: [UInt32] = []
         numbers.reserveCapacity(spans.count * 5)
         for span in spans {

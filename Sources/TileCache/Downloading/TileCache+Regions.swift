@@ -107,11 +107,13 @@ extension TileCache {
 
     /// Refuses the name of another source's region: pinning would replace that one, and eviction take its tiles.
     package static func checkName(of region: PinnedRegion, in store: TileStore) throws {
-        guard let other = try store.regions().first(where: { $0.name == region.name }), other.source != region.source
-        else { return }
+        guard let other = try store.regions().first(where: { $0.name == region.name }) else { return }
+        let isAnother = region.isOfOneSource ? other.source != region.source : false
+        guard isAnother || other.isOfOneSource != region.isOfOneSource else { return }
+        let what = other.isOfOneSource ? "source \(other.source)" : "a styled map"
         throw TileCacheError(
             .invalidRegion,
-            "the cache has a region \(region.name) of source \(other.source), whose tiles would not be pinned any more: "
+            "the cache has a region \(region.name) of \(what), whose tiles would not be pinned any more: "
                 + "choose another name, or remove that region first")
     }
 
@@ -156,7 +158,7 @@ extension TileCache {
             tiles: total, samples: drawn.count, bytes: whole(bytes), storedBytes: whole(distinctBytes))
     }
 
-    /// Gives a region up together with its tiles, except those that another region covers, and ends its download.
+    /// Gives a region up together with its tiles and resources, except those that another region covers, and ends its download.
     ///
     /// - Returns: What was removed; `nil` if there is no region of that name.
     /// - Throws: `StoreError`.

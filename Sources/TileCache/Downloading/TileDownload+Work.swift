@@ -117,7 +117,7 @@ extension TileDownload {
         return state.withLock { state in
             var soonest = UInt64.max
             for index in state.deferred.indices {
-                let until = cache.wait(for: state.deferred[index].key)?.until ?? 0
+                let until = wait(for: state.deferred[index].key)?.until ?? 0
                 if until <= now { return .job(state.deferred.remove(at: index)) }
                 soonest = min(soonest, until)
             }
@@ -294,7 +294,7 @@ extension TileDownload {
         var job = job
         let suspensions = cache.suspension.closings
         do {
-            if try await cache.isSettled(key, ifFresh: !options.revalidatesFresh, since: since) {
+            if try await isSettled(key) {
                 options.onTile?(key, .unchanged)
                 count { state in
                     state.report.progress.unchanged += 1
@@ -302,33 +302,60 @@ extension TileDownload {
                 }
                 return .unchanged
             }
-            let tile = try await ask(key) {
+            let brought = try await ask(key) {
                 guard job.answers == nil else { return }
                 (job.answers, job.controls) = state.withLock { ($0.answers, $0.controls) }
             }
-            guard let tile else {
+            guard let brought else {
                 put(back: job)
                 return .over
             }
-            if (tile.notStored as? StoreError)?.code == .locked, cache.suspension.closings != suspensions {
+            if (brought.notStored as? StoreError)?.code == .locked, cache.suspension.closings != suspensions {
                 // It came when nothing could be stored, and is no fault of anybody's.
                 let now = cache.clock.ticks()
                 count { $0.noteAnswer(now) }
                 put(back: job)
                 return .answered
             }
-            settle(tile)
+            settle(key, brought)
             return .answered
         } catch {
             return failed(job, error)
         }
     }
 
+    /// What an answer settles.
+    private struct Brought {
+        let outcome: TileOutcome
+        /// Why it is not stored.
+        let notStored: (any Error)?
+
+        init(_ tile: CachedTile) { (outcome, notStored) = (TileOutcome(of: tile), tile.notStored) }
+
+        init(_ response: CachedResponse, of key: TileKey) {
+            (outcome, notStored) = (TileOutcome(of: response, key), response.notStored)
+        }
+    }
+
+    private func isSettled(_ key: TileKey) async throws -> Bool {
+        guard let url = contents?.urls[key] else {
+            return try await cache.isSettled(key, ifFresh: !options.revalidatesFresh, since: since)
+        }
+        guard let resource = cache.resource(url, options, RequestMeter()) else { return false }
+        return try await cache.settled(resource, ifFresh: !options.revalidatesFresh, since: since) != nil
+    }
+
+    /// For how long a tile, or a resource, is left alone that has failed.
+    private func wait(for key: TileKey) -> OriginHealth.Wait? {
+        guard let url = contents?.urls[key] else { return cache.wait(for: key) }
+        return ResourceKeyMaker(store: cache.store).resource(url).flatMap { cache.health.wait(for: $0.question) }
+    }
+
     /// Asks for a tile within the budgets, at the download's rate.
     ///
     /// - Parameter beforeSending: Called when its turn has come.
     /// - Returns: `nil` if a budget is used up.
-    private func ask(_ key: TileKey, beforeSending: () -> Void) async throws -> CachedTile? {
+    private func ask(_ key: TileKey, beforeSending: () -> Void) async throws -> Brought? {
         while let limiter {
             try await limiter.wait()
             // It may have been paused meanwhile, or the network have become another one. Then it waits for another turn.
@@ -352,17 +379,24 @@ extension TileDownload {
             }
         }
         beforeSending()
-        return try await cache.update(source, key, options, meter, background)
+        guard let contents, let url = contents.urls[key] else {
+            let source = contents?.sources[key.source] ?? source
+            return Brought(try await cache.update(source, key, options, meter, background))
+        }
+        guard let resource = cache.resource(url, options, meter) else {
+            throw TileCacheError(.invalidRequest, "\(key): its URL cannot be asked for", key: key)
+        }
+        return Brought(try await cache.update(resource), of: key)
     }
 
-    private func settle(_ tile: CachedTile) {
-        let outcome = TileOutcome(of: tile)
+    private func settle(_ key: TileKey, _ brought: Brought) {
+        let outcome = brought.outcome
         // Before its progress is told.
-        options.onTile?(tile.key, outcome)
+        options.onTile?(key, outcome)
         count { state in
             state.noteAnswer(cache.clock.ticks())
-            state.control = tile.key
-            if tile.notStored == nil { state.notStoredInARow = 0 }
+            state.control = key
+            if brought.notStored == nil { state.notStoredInARow = 0 }
             switch outcome {
             case .fetched: state.report.progress.fetched += 1
             case .revalidated: state.report.progress.revalidated += 1
@@ -370,12 +404,12 @@ extension TileDownload {
             case .absent:
                 state.report.progress.absent += 1
                 // Nothing is missing: there is no such tile, though that cannot be remembered.
-                if tile.notStored != nil { state.absentAndNotStored += 1 }
+                if brought.notStored != nil { state.absentAndNotStored += 1 }
             case .failed(let error):
-                state.fail(tile.key, error)
+                state.fail(key, error)
                 state.notStoredInARow += 1
                 // Whatever else came would be lost too; unless the server forbids it for some tiles only.
-                let isForAll = !(tile.notStored is TileCacheError) || !state.hasStored
+                let isForAll = !(brought.notStored is TileCacheError) || !state.hasStored
                 if isForAll, state.notStoredInARow >= Self.notStoredLimit, state.report.stoppedBy == nil {
                     state.report.stoppedBy = error
                 }
@@ -433,7 +467,7 @@ extension TileDownload {
         }
         if hasFailed { return .postponed }
         guard told.code == .waiting else { return .away(job, wait: nil) }
-        if cache.wait(for: key) != nil {
+        if wait(for: key) != nil {
             put(back: job)
             return .postponed
         }

@@ -1,7 +1,9 @@
 import CacheEngine
 import TileStore
 
-/// A download of many tiles that is under way: of a region, around a place, or of what is stale.
+/// A download of many tiles that is under way: of a region, of a styled map, around a place, or of what is stale.
+///
+/// Of a styled map everything counts as a tile that it needs: styles, TileJSONs, signs and glyphs as well.
 ///
 /// It runs by itself from the moment it is made, and goes on if nobody watches. What is settled is in the cache at
 /// once: a process that dies loses nothing, and the same download started again asks only for what is missing or stale.
@@ -68,8 +70,10 @@ public final class TileDownload: Sendable {
     /// After so many tiles in a row that could not be stored, the rest is not asked for.
     static let notStoredLimit = 16
 
-    /// Where the tiles come from.
+    /// Where the tiles come from; of a styled map, which has many sources, one without tiles that is named as its resources are.
     public let source: TileSource
+    /// All that a styled map needs.
+    let contents: StyleContents?
     let cache: TileCache
     let options: DownloadOptions
     /// Whether all tiles are to be there at the end; else it is a prefetch or a refresh.
@@ -96,11 +100,12 @@ public final class TileDownload: Sendable {
     /// Starts a download of some tiles.
     init(
         _ cache: TileCache, _ source: TileSource, _ tiles: TileKeys, total: Int, _ options: DownloadOptions,
-        isRegion: Bool = false, plan: WrittenPlan? = nil, since: Timestamp? = nil
+        contents: StyleContents? = nil, isRegion: Bool = false, plan: WrittenPlan? = nil, since: Timestamp? = nil
     ) {
         self.cache = cache
         self.source = source
         self.options = options
+        self.contents = contents
         self.isRegion = isRegion
         self.plan = plan
         self.since = since
@@ -225,12 +230,13 @@ public final class TileDownload: Sendable {
         if progress.pending == 0, progress.lost == 0, progress.failed == report.failures.count {
             let keys = report.failures.map(\.key)
             return TileDownload(
-                cache, source, .listed(keys[...]), total: keys.count, options, isRegion: isRegion, plan: plan,
-                since: since)
+                cache, source, .listed(keys[...]), total: keys.count, options, contents: contents, isRegion: isRegion,
+                plan: plan, since: since)
         }
         options.revalidatesFresh = false
         return TileDownload(
-            cache, source, tiles, total: progress.total, options, isRegion: isRegion, plan: plan, since: since)
+            cache, source, tiles, total: progress.total, options, contents: contents, isRegion: isRegion, plan: plan,
+            since: since)
     }
 
     /// Begins no further tiles, for a reason; those under way are finished, and what is pending stays pending.
@@ -429,6 +435,8 @@ enum TileKeys: IteratorProtocol, Sendable {
     case pinned(SpanIterator)
     /// A list.
     case listed(ArraySlice<TileKey>)
+    /// All that a styled map needs.
+    case styled(StyleIterator)
 
     mutating func next() -> TileKey? {
         switch self {
@@ -441,6 +449,9 @@ enum TileKeys: IteratorProtocol, Sendable {
         case .listed(var keys):
             defer { self = .listed(keys) }
             return keys.popFirst()
+        case .styled(var keys):
+            defer { self = .styled(keys) }
+            return keys.next()
         }
     }
 
@@ -450,13 +461,13 @@ enum TileKeys: IteratorProtocol, Sendable {
         return copy.next()
     }
 
-    /// All of them as rectangles; `nil` for a list.
+    /// All of them as rectangles; `nil` for what are not tiles of one source, or a list.
     func region() throws -> PinnedRegion? {
         switch self {
         case .covered(let keys):
             try PinnedRegion(name: "present", source: keys.source, spans: keys.coverage.spans())
         case .pinned(let keys): keys.region
-        case .listed: nil
+        case .listed, .styled: nil
         }
     }
 }

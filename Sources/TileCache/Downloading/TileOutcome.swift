@@ -1,3 +1,5 @@
+import HTTPTypes
+
 #if canImport(FoundationEssentials)
 import FoundationEssentials
 #else
@@ -19,6 +21,19 @@ public enum TileOutcome: Sendable {
 }
 
 extension TileOutcome {
+    /// How a resource that a download asked for was settled, by what came.
+    init(of response: CachedResponse, _ key: TileKey) {
+        let isThere = response.head.status == .ok
+        switch (response.notStored, response.origin) {
+        case (_, _) where !isThere: self = .absent
+        case (nil, .revalidated): self = .revalidated
+        // Somebody else has brought it since.
+        case (nil, .stored): self = .unchanged
+        case (nil, _): self = .fetched(bytes: response.body.count)
+        case (let reason?, _): self = .failed(.notStored(key, reason))
+        }
+    }
+
     /// How a tile that a download asked for was settled, by what came.
     init(of tile: CachedTile) {
         switch (tile.notStored, tile.data) {
@@ -26,10 +41,15 @@ extension TileOutcome {
         case (_, nil): self = .absent
         case (nil, let data?): self = .fetched(bytes: data.count)
         case (let reason?, _?):
-            self = .failed(
-                reason as? TileCacheError
-                    ?? TileCacheError(
-                        .notStored, "\(tile.key): it could not be stored: \(reason)", key: tile.key, cause: reason))
+            self = .failed(.notStored(tile.key, reason))
         }
+    }
+}
+
+extension TileCacheError {
+    /// Something came and could not be stored.
+    fileprivate static func notStored(_ key: TileKey, _ reason: any Error) -> TileCacheError {
+        reason as? TileCacheError
+            ?? TileCacheError(.notStored, "\(key): it could not be stored: \(reason)", key: key, cause: reason)
     }
 }

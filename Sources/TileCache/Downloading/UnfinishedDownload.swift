@@ -10,7 +10,9 @@ public import TileStore
 public struct UnfinishedDownload: Sendable {
     /// The region: its name, its source's name, and the tiles.
     public let region: PinnedRegion
-    /// Pixels per point of the tiles.
+    /// Whether it is of all that styles name: ``resume(_:options:)`` goes on with it.
+    public let isStyled: Bool
+    /// Pixels per point of the tiles; of a styled map those of the screen.
     public let scale: Int
     /// The format of the tiles, where the source has several.
     public let format: String?
@@ -27,6 +29,7 @@ public struct UnfinishedDownload: Sendable {
         self.cache = cache
         self.plan = written
         fingerprint = plan.fingerprint
+        isStyled = plan.download == DownloadPlan.styles
         scale = plan.scale
         format = plan.format
         begun = Timestamp(seconds: plan.begun)
@@ -51,6 +54,10 @@ public struct UnfinishedDownload: Sendable {
         let options = options ?? self.options
         try TileCache.checkBulk(source, allowed: cache.configuration.bulkAllowedHosts)
         try options.check()
+        guard !isStyled else {
+            throw TileCacheError(
+                .invalidSource, "the download of region \(region.name) was begun from styles: give them, and its area")
+        }
         guard source.name == region.source, source.fingerprint(in: cache.store) == fingerprint else {
             throw TileCacheError(
                 .invalidSource,
@@ -58,10 +65,7 @@ public struct UnfinishedDownload: Sendable {
                     + "format: give that one, or download the region anew")
         }
         let (cache, region) = (self.cache, self.region)
-        guard try await cache.pool.run({ try cache.store.regions().contains(region) }) else {
-            throw TileCacheError(
-                .invalidRegion, "region \(region.name) was removed, or replaced by another one; download it anew")
-        }
+        guard try await cache.pool.run({ try cache.store.regions().contains(region) }) else { throw replaced }
         let tiles = SpanIterator(region, like: try TileAddress(z: 0, x: 0, y: 0, scale: scale, format: format))
         return cache.running.download(of: plan) {
             TileDownload(
@@ -69,13 +73,42 @@ public struct UnfinishedDownload: Sendable {
                 since: begun)
         }
     }
+
+    /// Goes on with the download of a styled map: asks only for what has not been stored since it began.
+    ///
+    /// What the styles name is read again, from the cache where it has been stored since. One that is under way in this cache is
+    /// given as it is.
+    /// - Parameters:
+    ///   - map: What it was begun with; the styles' queries may be others by now.
+    ///   - options: How to go about it; `nil` for the ``options`` that it was begun with, whose budgets count anew.
+    /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/invalidStyle`` for another map, with
+    ///   ``TileCacheError/Code/invalidRegion`` if the region was removed or replaced, and otherwise as
+    ///   ``TileCache/download(_:named:options:)``.
+    @discardableResult
+    public func resume(_ map: StyledRegion, options: DownloadOptions? = nil) async throws -> TileDownload {
+        guard isStyled, try map.fingerprint(in: cache.store) == fingerprint else {
+            throw TileCacheError(
+                .invalidStyle,
+                "the download of region \(region.name) was begun with other styles, another area, or no styles at all: give "
+                    + "those, or download the region anew")
+        }
+        if let running = cache.running.download(of: plan) { return running }
+        let (cache, region) = (self.cache, self.region)
+        guard try await cache.pool.run({ try cache.store.regions().contains(region) }) else { throw replaced }
+        return try await cache.download(map, named: region.name, options: options ?? self.options, begun: begun)
+    }
+
+    private var replaced: TileCacheError {
+        TileCacheError(
+            .invalidRegion, "region \(region.name) was removed, or replaced by another one; download it anew")
+    }
 }
 
 extension TileCache {
     /// The downloads of regions that are not complete, in the order of the regions' names: those that were cancelled, ended
     /// early or lack tiles that failed, those that a process left that was killed, and those that are under way.
     ///
-    /// What ``download(_:_:named:options:)`` is to do for a region with a name is kept in the cache's folder until all is
+    /// What ``download(_:_:named:options:)`` and ``download(_:named:options:)`` are to do for a region with a name is kept in the cache's folder until all is
     /// there, or the region is removed. What cannot be read is reported to ``TileCacheConfiguration/onEvent`` and passed over.
     /// - Throws: `StoreError`; ``TileCacheError`` with ``TileCacheError/Code/closed``.
     public func downloads() async throws -> [UnfinishedDownload] {

@@ -10,7 +10,7 @@ public struct TileCacheError: Error, Sendable, CustomStringConvertible {
         private enum Kind: String {
             case invalidSource, invalidRegion, outOfBounds, noAnswer, badStatus, badBody, badRedirect, waiting,
                 forbidden, cancelled, hookFailed, closed, notStored, invalidOptions, overBudget, invalidRequest,
-                networkNotAllowed
+                networkNotAllowed, invalidStyle
         }
         private let kind: Kind
 
@@ -49,6 +49,9 @@ public struct TileCacheError: Error, Sendable, CustomStringConvertible {
         public static let networkNotAllowed = Code(kind: .networkNotAllowed)
         /// A request for a resource cannot be sent: its method, scheme, host or path.
         public static let invalidRequest = Code(kind: .invalidRequest)
+
+        /// A style, or a TileJSON that it names, is none, or names what cannot be downloaded.
+        public static let invalidStyle = Code(kind: .invalidStyle)
 
         /// The name of the code.
         public var description: String { kind.rawValue }

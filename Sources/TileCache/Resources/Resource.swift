@@ -11,6 +11,11 @@ struct ResourceParts: Sendable {
     /// waited share that one copy.
     static let storedBodyBytes = 64 << 20
 
+    /// The largest body that is read where the caller says nothing.
+    static let bodyLimit = 32 << 20
+    /// How long an exchange with a server may take where the caller says nothing.
+    static let timeout = Duration.seconds(30)
+
     let use: CacheUse
     let flights = Flights<TileKey, ResourceFill.End>()
     let changes = Changes()
@@ -28,10 +33,20 @@ struct ResourceParts: Sendable {
 
 /// A resource of a server, and how it is asked for: a value.
 struct Resource: Sendable {
+    /// On what terms a server is asked.
+    struct Terms: Sendable {
+        /// How urgent it is.
+        var priority = FetchPriority.visible
+        /// Which networks it may use.
+        var networks = NetworkUse.any
+        /// Counts what it costs.
+        var meter: RequestMeter?
+    }
+
     /// The request as it goes out, but for the fields that the cache adds.
     let head: HTTPRequest
     /// How the cache sees it.
-    let request: CacheRequest
+    private(set) var request: CacheRequest
     let keys: ResourceKeys
     /// Scheme, host and port of the server, as messages name it.
     let origin: String
@@ -39,6 +54,7 @@ struct Resource: Sendable {
     private let prefix: String
     let bodyLimit: Int
     let timeout: Duration
+    var terms = Terms()
 
     /// Checks a request and takes it.
     ///
@@ -80,14 +96,15 @@ struct Resource: Sendable {
             isOwners: true)
     }
 
-    /// Another way of asking for the same.
-    private init(_ resource: Resource, _ request: CacheRequest) {
-        (head, self.request, keys, origin) = (resource.head, request, resource.keys, resource.origin)
-        (prefix, bodyLimit, timeout) = (resource.prefix, resource.bodyLimit, resource.timeout)
+    /// The same, asked for by the cache itself.
+    var refreshing: Resource {
+        var same = self
+        same.request = request.refreshing
+        return same
     }
 
-    /// The same, asked for by the cache itself.
-    var refreshing: Resource { Resource(self, request.refreshing) }
+    /// Has the server asked whatever is stored, and nothing stale instead of its answer; no field of the request says so.
+    mutating func asksServer() { request.asking.noCache = true }
 
     /// The server, as what is known of its failures names it.
     var host: String { head.originName }
@@ -104,8 +121,15 @@ struct Resource: Sendable {
     func outgoing(_ fields: HTTPFields) -> TransportRequest {
         var head = head
         (head.method, head.headerFields) = (request.method, fields)
-        return TransportRequest(head: head, bodyLimit: bodyLimit, timeout: timeout)
+        var request = TransportRequest(head: head, bodyLimit: bodyLimit, timeout: timeout)
+        request.networks = terms.networks
+        return request
     }
+}
+
+extension SourceName {
+    /// What resources are stored under where the caller says nothing.
+    static let resources = SourceName(unchecked: "resources")
 }
 
 /// Whether a text is a host, or an address in brackets, with or without a port.

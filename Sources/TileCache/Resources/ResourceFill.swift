@@ -34,10 +34,11 @@ final class ResourceFill {
         /// What the caller allowed that it was begun for.
         let bodyLimit: Int
         let timeout: Duration
+        let networks: NetworkUse
 
         fileprivate init(_ news: FillEnd, _ resource: Resource, _ error: (any Error)? = nil) {
             (self.news, self.error) = (news, error)
-            (bodyLimit, timeout) = (resource.bodyLimit, resource.timeout)
+            (bodyLimit, timeout, networks) = (resource.bodyLimit, resource.timeout, resource.terms.networks)
         }
 
         /// What one who asks for a resource hears of it.
@@ -45,6 +46,7 @@ final class ResourceFill {
         /// A failure by a limit of another caller's is not that of one who allows more.
         func news(for resource: Resource) -> FillEnd {
             guard case .failed = news, let failure = error as? TransportError else { return news }
+            if networks.union(resource.terms.networks) != networks { return .alone }
             switch failure.code {
             case .timeout: return resource.timeout > timeout ? .alone : news
             case .bodyTooLarge: return resource.bodyLimit > bodyLimit ? .alone : news
@@ -279,17 +281,21 @@ final class ResourceFill {
         }
         call = Task {
             let slot: OriginSlots.Slot
-            do { slot = try await cache.slots.slot(outgoing.head.originName, FetchTicket(.visible)) } catch {
+            do {
+                slot = try await cache.slots.slot(outgoing.head.originName, FetchTicket(resource.terms.priority))
+            } catch {
                 let cancelled = TransportError(.cancelled, "\(outgoing.head.host): cancelled")
                 inbox.put(.answered(.failure(cancelled), requestedAt: HTTPDate(cache.clock.now())))
                 return
             }
             defer { cache.slots.leave(slot) }
             let requestedAt = HTTPDate(cache.clock.now())
+            resource.terms.meter?.sent()
             let result: Result<TransportResponse, TransportError>
             do throws(TransportError) { result = .success(try await cache.send(outgoing, for: key)) } catch {
                 result = .failure(error)
             }
+            if case .success(let answer) = result { resource.terms.meter?.received(answer.body.count) }
             inbox.put(.answered(result, requestedAt: requestedAt))
         }
     }

@@ -38,7 +38,7 @@ extension TileCache {
         for request: HTTPRequest, source: SourceName? = nil, bodyLimit: Int = 32 << 20,
         timeout: Duration = .seconds(30)
     ) async throws -> CachedResponse? {
-        let keys = ResourceKeys(store: store, name: try source ?? SourceName("resources"))
+        let keys = ResourceKeys(store: store, name: source ?? .resources)
         var request = request
         var redirects = 0
         while true {
@@ -63,15 +63,14 @@ extension TileCache {
     public func response(
         for url: URL, source: SourceName? = nil, bodyLimit: Int = 32 << 20, timeout: Duration = .seconds(30)
     ) async throws -> CachedResponse? {
-        guard let reference = URIReference(url.absoluteString) else {
+        guard let request = HTTPRequest(getting: url) else {
             throw TileCacheError(.invalidRequest, "a request for a resource must have an absolute URL")
         }
-        let request = HTTPRequest(
-            method: .get, scheme: reference.scheme, authority: reference.authority, path: reference.requestTarget)
         return try await response(for: request, source: source, bodyLimit: bodyLimit, timeout: timeout)
     }
 
-    private func respond(_ resource: Resource) async throws -> CachedResponse? {
+    /// The response to a request as it is: a redirection is one, too.
+    func respond(_ resource: Resource) async throws -> CachedResponse? {
         let inbox = Inbox<ResourceExchange.Event>()
         guard let number = resources.drivers.began({ inbox.close() }) else {
             throw TileCacheError(.closed, "\(resource.origin): the cache is closed")

@@ -63,6 +63,11 @@ public final class TileCacheURLProtocol: URLProtocol {
         return caches.first?.cache.map { .resource($0, asked) }
     }
 
+    /// The tile of a cache that a request is for.
+    static func tile(_ request: HTTPRequest, of cache: TileCache) -> (TileSource, TileKey)? {
+        caches.withLock { $0.first { $0.cache === cache } }?.tile(request)
+    }
+
     /// Whether a cache answers it.
     public override class func canInit(with request: URLRequest) -> Bool { route(request) != nil }
 

@@ -30,7 +30,8 @@ extension MapCache {
     /// Removes this map's tiles; other maps in the cache stay.
     ///
     /// Space is free when it returns. Overlays of this map should be told: see `CachedTileOverlay.reload()`.
-    /// - Parameter includingRegions: Whether the map's downloaded regions are given up too.
+    /// - Parameter includingRegions: Whether the map's downloaded regions are given up too; what a styled map has pinned
+    ///   beside others stays.
     /// - Throws: `StoreError`.
     @discardableResult
     public func clear(includingRegions: Bool = false) async throws -> RemovalReport {
@@ -39,7 +40,7 @@ extension MapCache {
         return try await cache.onFileThread {
             var report = RemovalReport()
             if includingRegions {
-                for region in try store.regions() where region.source == name {
+                for region in try store.regions() where region.source == name && region.isOfOneSource {
                     if let removed = try store.removeRegion(region.name) { report += removed }
                 }
             }

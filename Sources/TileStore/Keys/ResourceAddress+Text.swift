@@ -9,6 +9,12 @@ extension ResourceAddress {
         self = resource
     }
 
+    /// The text without what names a variant.
+    static func textForAllVariants(_ text: String) -> String {
+        guard let mark = text.utf8.lastIndex(of: UInt8(ascii: "#")) else { return text }
+        return String(text[..<mark])
+    }
+
     static let unnamed = ResourceAddress(uncheckedPath: "?")
 
     private init(uncheckedPath: String) {

@@ -101,6 +101,11 @@ public struct ResourceAddress: Hashable, Sendable {
         self.query = query
         self.variant = variant
     }
+
+    private init(_ path: String, _ query: Fingerprint?) { (self.path, self.query, variant) = (path, query, nil) }
+
+    /// What all its variants have in common.
+    var forAllVariants: ResourceAddress { variant == nil ? self : ResourceAddress(path, query) }
 }
 
 /// 128 bits of a salted SHA-256: tells values apart without keeping them.

@@ -45,9 +45,11 @@ enum IndexImage {
     private static let tailMark: UInt64 = 0x444E_4558_444E_4954
     /// Reads as another number where bytes lie in the other order.
     private static let byteOrder: UInt64 = 0x0102_0304_0506_0708
-    /// Changes whenever a record, a cell or a block is laid out in another way.
+    /// Changes whenever a record, a cell or a block is laid out in another way, or a flag of one means something else.
+    ///
+    /// 2: resources may be pinned, which programs before it know nothing of.
     private static var layout: UInt64 {
-        1 | UInt64(MemoryLayout<EntryRecord>.stride) << 16 | UInt64(MemoryLayout<BlobRecord>.stride) << 32
+        2 | UInt64(MemoryLayout<EntryRecord>.stride) << 16 | UInt64(MemoryLayout<BlobRecord>.stride) << 32
     }
 
     static func head(_ generation: UInt64) -> [UInt64] { sealed([headMark, byteOrder, layout, generation]) }

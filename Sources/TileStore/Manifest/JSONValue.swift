@@ -1,5 +1,5 @@
-/// Any JSON value, for the lines that the fast reader does not know by their layout.
-enum JSONValue: Equatable {
+/// Any JSON value, for the lines that the fast reader does not know by their layout, and for documents of others.
+package enum JSONValue: Equatable, Sendable {
     case null
     case bool(Bool)
     case integer(Int64)
@@ -11,20 +11,20 @@ enum JSONValue: Equatable {
     /// Parses one document; nothing but white space may follow it.
     ///
     /// Depth and the number of values are bounded; duplicate names: the last counts.
-    init?(_ bytes: UnsafeRawBufferPointer) {
-        var parser = JSONParser(bytes: bytes)
+    package init?(_ bytes: UnsafeRawBufferPointer, depth: Int = 16) {
+        var parser = JSONParser(bytes: bytes, depth: depth)
         guard let value = parser.value(depth: 0) else { return nil }
         parser.skipSpace()
         guard parser.at == bytes.count else { return nil }
         self = value
     }
 
-    var string: String? { if case .string(let s) = self { s } else { nil } }
-    var array: [JSONValue]? { if case .array(let a) = self { a } else { nil } }
-    var object: [String: JSONValue]? { if case .object(let o) = self { o } else { nil } }
-    var integer: Int64? { if case .integer(let i) = self { i } else { nil } }
+    package var string: String? { if case .string(let s) = self { s } else { nil } }
+    package var array: [JSONValue]? { if case .array(let a) = self { a } else { nil } }
+    package var object: [String: JSONValue]? { if case .object(let o) = self { o } else { nil } }
+    package var integer: Int64? { if case .integer(let i) = self { i } else { nil } }
     var unsigned: UInt64? { integer.flatMap { UInt64(exactly: $0) } }
-    var double: Double? {
+    package var double: Double? {
         switch self {
         case .integer(let i): Double(i)
         case .number(let d): d
@@ -37,10 +37,12 @@ enum JSONValue: Equatable {
 struct JSONParser {
     let bytes: UnsafeRawBufferPointer
     var at = 0
-    /// How many values there may still be: twice what the region with the most rectangles has.
+    /// How many values there may still be: twice what the region with the most rectangles and resources has.
     private var valuesLeft = 1 << 20
+    /// So many values may lie in each other.
+    private let deepest: Int
 
-    init(bytes: UnsafeRawBufferPointer) { self.bytes = bytes }
+    init(bytes: UnsafeRawBufferPointer, depth: Int) { (self.bytes, deepest) = (bytes, depth) }
 
     mutating func skipSpace() {
         while at < bytes.count, bytes[at] == 0x20 || bytes[at] == 0x0A || bytes[at] == 0x0D || bytes[at] == 0x09 {
@@ -65,7 +67,7 @@ struct JSONParser {
 
     mutating func value(depth: Int) -> JSONValue? {
         skipSpace()
-        guard depth < 16, valuesLeft > 0, at < bytes.count else { return nil }
+        guard depth < deepest, valuesLeft > 0, at < bytes.count else { return nil }
         valuesLeft -= 1
         switch bytes[at] {
         case UInt8(ascii: "{"):

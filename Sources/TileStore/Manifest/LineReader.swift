@@ -345,7 +345,35 @@ struct LineReader: ~Copyable {
     }
 
     private func anyRegion(_ name: String, _ object: [String: JSONValue]) -> ManifestLine? {
-        guard let source = object["source"]?.string, let items = object["spans"]?.array else { return nil }
+        // What does not pass these checks is a damaged line: nobody could have written it.
+        guard let first = anyTiles(object), let names = object["resources"].map({ $0.array }) ?? [] else { return nil }
+        var tiles = object["noTiles"] == .bool(true) ? [] : [first]
+        if let more = object["more"] {
+            guard let items = more.array else { return nil }
+            for item in items {
+                guard let object = item.object, let other = anyTiles(object) else { return nil }
+                tiles.append(other)
+            }
+        }
+        var resources: [TileKey] = []
+        for name in names {
+            guard let text = name.string, let key = try? TileKey(text) else { return nil }
+            resources.append(key)
+        }
+        var box: GeoBox?
+        if let edges = object["box"]?.array?.compactMap(\.double), edges.count == 4 {
+            box = try? GeoBox(west: edges[0], south: edges[1], east: edges[2], north: edges[3])
+        }
+        guard let region = try? PinnedRegion(name: name, tiles: tiles, resources: resources, box: box) else {
+            return nil
+        }
+        return .region(region)
+    }
+
+    private func anyTiles(_ object: [String: JSONValue]) -> SourceTiles? {
+        guard let name = object["source"]?.string, let source = try? SourceName(name),
+            let items = object["spans"]?.array
+        else { return nil }
         var spans: [TileSpan] = []
         for item in items {
             guard let n = item.array?.compactMap({ $0.integer.flatMap { Int(exactly: $0) } }), n.count == 5,
@@ -354,14 +382,6 @@ struct LineReader: ~Copyable {
             else { return nil }
             spans.append(span)
         }
-        var box: GeoBox?
-        if let edges = object["box"]?.array?.compactMap(\.double), edges.count == 4 {
-            box = try? GeoBox(west: edges[0], south: edges[1], east: edges[2], north: edges[3])
-        }
-        // What does not pass these checks is a damaged line: nobody could have written it.
-        guard let source = try? SourceName(source),
-            let region = try? PinnedRegion(name: name, source: source, spans: spans, box: box)
-        else { return nil }
-        return .region(region)
+        return SourceTiles(source: source, spans: spans)
     }
 }

@@ -189,14 +189,39 @@ extension LineBuffer {
         literal(",\"source\":")
         string(region.source.description)
         if let box = region.box { text(",\"box\":[\(box.west),\(box.south),\(box.east),\(box.north)]") }
-        literal(",\"spans\":[")
-        for (i, span) in region.spans.enumerated() {
+        literal(",\"spans\":")
+        if region.spans.isEmpty {
+            // Programs that know no region without tiles take the line all the same.
+            literal("[[0,0,0,0,0]],\"noTiles\":true")
+        } else {
+            spans(region.spans)
+        }
+        if !region.others.isEmpty {
+            literal(",\"more\":[")
+            for (i, other) in region.others.enumerated() {
+                literal(i == 0 ? "{\"source\":" : ",{\"source\":")
+                string(other.source.description)
+                literal(",\"spans\":")
+                spans(other.spans)
+                byte(0x7D)
+            }
+            byte(0x5D)
+        }
+        if !region.resources.isEmpty {
+            literal(",\"resources\":")
+            keys(region.resources)
+        }
+        endLine(tail)
+    }
+
+    private mutating func spans(_ spans: [TileSpan]) {
+        byte(0x5B)
+        for (i, span) in spans.enumerated() {
             text(
                 "\(i == 0 ? "" : ",")[\(span.zoom),\(span.columns.lowerBound),\(span.columns.upperBound),"
                     + "\(span.rows.lowerBound),\(span.rows.upperBound)]")
         }
         byte(0x5D)
-        endLine(tail)
     }
 
     mutating func regionGone(_ name: String) {

@@ -79,6 +79,12 @@ final class TableNames {
         source(name.description) != nil || sources.count < bounds.names
     }
 
+    /// Whether each of some sources has a number, or can be given one.
+    func hasRoom(for names: Set<SourceName>) -> Bool {
+        let new = names.count { source($0.description) == nil }
+        return new == 0 || sources.count + new <= bounds.names
+    }
+
     // MARK: Entering
 
     func enter(source utf8: UnsafeRawBufferPointer) -> UInt16? {

@@ -117,7 +117,7 @@ extension Tables {
             case .limits(let limits): self.limits = limits
             case .boot(let id): boot = id
             case .region(let region):
-                guard names.source(region.source.description) != nil else { return false }
+                guard region.sources.allSatisfy({ names.source($0.description) != nil }) else { return false }
                 regions[region.name] = region
             default: return false
             }

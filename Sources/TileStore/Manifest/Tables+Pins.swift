@@ -1,16 +1,24 @@
 // What regions keep from being evicted.
 extension Tables {
     func isPinned(_ key: PackedKey) -> Bool {
-        guard !regionIndexes.isEmpty, !key.isResource, let index = regionIndexes[key.source] else { return false }
+        if key.isResource {
+            guard !pinnedResources.isEmpty, let texts = pinnedResources[key.source],
+                let name = names.resource(key.resourceNumber)
+            else { return false }
+            return texts.contains(ResourceAddress.textForAllVariants(name.text))
+        }
+        guard !regionIndexes.isEmpty, let index = regionIndexes[key.source] else { return false }
         return index.contains(z: key.zoom, x: key.column, y: key.row)
     }
 
     /// Whether a region pins a key, whether it has an entry or not.
     func isPinned(_ key: TileKey) -> Bool {
-        guard !regionIndexes.isEmpty, let tile = key.tile, let source = names.source(key.source.description),
-            let index = regionIndexes[source]
+        guard !(regionIndexes.isEmpty && pinnedResources.isEmpty), let source = names.source(key.source.description)
         else { return false }
-        return index.contains(z: tile.z, x: tile.x, y: tile.y)
+        switch key.address {
+        case .tile(let tile): return regionIndexes[source]?.contains(z: tile.z, x: tile.x, y: tile.y) ?? false
+        case .resource(let resource): return pinnedResources[source]?.contains(resource.forAllVariants.text) ?? false
+        }
     }
 
     func pin(_ blobSlot: UInt32) {
@@ -37,38 +45,52 @@ extension Tables {
         let old = regions[name]
         regions[name] = region
         guard !loading else { return }
-        for source in Set([old?.source, region?.source].compactMap { $0 }) {
-            if let number = indexRegions(of: source) { settlePins(number) }
-        }
+        settlePins(index((old?.sources ?? []).union(region?.sources ?? [])))
     }
 
     /// Settles what the regions pin that were loaded.
     func settleLoadedRegions() {
-        indexRegions()
-        if !regionIndexes.isEmpty { settlePins(nil) }
+        settlePins(indexRegions())
     }
 
-    /// Indexes the regions of all sources.
-    func indexRegions() {
-        for source in Set(regions.values.map(\.source)) { _ = indexRegions(of: source) }
+    /// Indexes what all regions pin; returns the numbers of the sources.
+    @discardableResult
+    func indexRegions() -> Set<UInt16> {
+        index(regions.values.reduce(into: []) { $0.formUnion($1.sources) })
     }
 
-    /// Indexes all regions of a source together; returns the source's number.
-    private func indexRegions(of source: SourceName) -> UInt16? {
-        let name = Array(source.description.utf8)
-        guard let number = name.withUnsafeBytes({ names.enter(source: $0) }) else { return nil }
-        let spans = regions.values.filter { $0.source == source }.flatMap(\.spans)
-        regionIndexes[number] = spans.isEmpty ? nil : RegionIndex(spans)
-        return number
+    /// Indexes what all regions together pin of some sources; returns the sources' numbers.
+    private func index(_ sources: Set<SourceName>) -> Set<UInt16> {
+        var numbers: [SourceName: UInt16] = [:]
+        for source in sources {
+            let name = Array(source.description.utf8)
+            numbers[source] = name.withUnsafeBytes { names.enter(source: $0) }
+        }
+        var spans: [UInt16: [TileSpan]] = [:]
+        for number in numbers.values { (spans[number], pinnedResources[number]) = ([], nil) }
+        for region in regions.values {
+            for tiles in region.tiles {
+                if let number = numbers[tiles.source] { spans[number]?.append(contentsOf: tiles.spans) }
+            }
+            for key in region.resources {
+                guard case .resource(let resource) = key.address, let number = numbers[key.source] else { continue }
+                pinnedResources[number, default: []].insert(resource.text)
+            }
+        }
+        for (number, spans) in spans { regionIndexes[number] = spans.isEmpty ? nil : RegionIndex(spans) }
+        return Set(numbers.values)
     }
 
-    /// - Parameter source: The source whose entries are looked at; `nil` for all.
-    private func settlePins(_ source: UInt16?) {
+    /// - Parameter sources: The sources whose entries are looked at.
+    private func settlePins(_ sources: Set<UInt16>) {
+        guard !sources.isEmpty else { return }
+        var isMeant = [Bool](repeating: false, count: names.sources.count)
+        for source in sources { isMeant[Int(source)] = true }
         var unpinnedSlots: [UInt32] = []
         var unpinnedBlobs: [UInt32] = []
         for slot in 0..<entries.count {
             let record = entries[slot]
-            guard record.pointee.isLive, source == nil || record.pointee.key.source == source else { continue }
+            guard record.pointee.isLive, isMeant[Int(record.pointee.key.source)] else { continue }
             let blobSlot = record.pointee.blob
             if blobSlot != noSlot, !blobs[blobSlot].pointee.isLive { continue }
             let pinned = isPinned(record.pointee.key)

@@ -19,6 +19,8 @@ final class Tables {
 
     var regions: [String: PinnedRegion] = [:]
     @exclusivity(unchecked) var regionIndexes: [UInt16: RegionIndex] = [:]
+    /// The texts of the resources that regions pin, without variants, by the numbers of their sources.
+    @exclusivity(unchecked) var pinnedResources: [UInt16: Set<String>] = [:]
     @exclusivity(unchecked) var limits = StoreLimits(capacity: nil)
     var boot: String? { didSet { bootLines &+= 1 } }
     /// How many `boot` records there were.

@@ -122,9 +122,19 @@ struct Export: ParsableCommand {
             throw Failure(
                 .noInput, "there is no region \(name.printable)\(names.isEmpty ? "" : "; there are: \(names)")")
         }
-        if let source = select.source, source != found.source {
-            throw Failure(.usage, "region \(name) is of source \(found.source), not \(source): leave --source out")
+        let sources = found.tiles.map(\.source)
+        guard let source = select.source ?? sources.first else {
+            throw Failure(
+                .usage, "region \(name) has no tiles of a source, only files by their URLs: they cannot be exported")
         }
-        return found
+        let names = sources.map(\.description).joined(separator: ", ")
+        guard let part = found.part(of: source) else {
+            let advice = sources.count == 1 ? "leave --source out" : "choose one of them"
+            throw Failure(.usage, "region \(name) is of source \(names), not \(source): \(advice)")
+        }
+        guard select.source != nil || sources.count == 1 else {
+            throw Failure(.usage, "region \(name) has tiles of \(names): choose one of them with --source")
+        }
+        return part
     }
 }

@@ -196,9 +196,12 @@ struct Import: ParsableCommand {
         var count = 0
         let present = try store.regions()
         for region in regions {
-            if let other = present.first(where: { $0.name == region.name }), other.source != source {
+            if let other = present.first(where: { $0.name == region.name }),
+                other.source != source || !other.isOfOneSource
+            {
                 Message.print(
-                    "region \(region.name) is not pinned: the cache has one of that name for source \(other.source)")
+                    "region \(region.name) is not pinned: the cache has one of that name for "
+                        + (other.isOfOneSource ? "source \(other.source)" : "a whole map"))
                 continue
             }
             try store.pin(region)

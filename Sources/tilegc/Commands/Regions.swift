@@ -25,7 +25,8 @@ struct ListRegions: ParsableCommand {
         let output = StandardOutput()
         for figures in regions {
             let region = figures.region
-            let zooms = region.spans.map(\.zoom)
+            let zooms = region.tiles.flatMap(\.spans).map(\.zoom)
+            let sources = region.tiles.map(\.source.description)
             let (first, last) = (zooms.min() ?? 0, zooms.max() ?? 0)
             if report.json {
                 let box = region.box.map { box -> JSON in
@@ -36,12 +37,19 @@ struct ListRegions: ParsableCommand {
                         ("name", .string(region.name)), ("source", .string(region.source.description)),
                         ("bbox", box ?? .null), ("zooms", .array([.integer(first), .integer(last)])),
                         ("tiles", .integer(figures.tiles)), ("present", .integer(figures.present)),
-                        ("bytes", .integer(figures.bytes)),
+                        ("bytes", .integer(figures.bytes)), ("sources", .array(sources.map { .string($0) })),
+                        ("resources", .integer(region.resources.count)),
+                        ("presentResources", .integer(figures.presentResources)),
                     ]))
             } else {
+                let resources =
+                    region.resources.isEmpty
+                    ? ""
+                    : "\(Figure.count(figures.presentResources)) of \(Figure.count(region.resources.count, "resource"))  "
+                let source = sources.isEmpty ? region.source.description : sources.joined(separator: ",")
                 try output.line(
-                    "\(region.name.left(24))  \(region.source.description.left(16))  zoom \(first)-\(last)  "
-                        + "\(Figure.count(figures.present)) of \(Figure.count(figures.tiles, "tile"))  "
+                    "\(region.name.left(24))  \(source.left(16))  zoom \(first)-\(last)  "
+                        + "\(Figure.count(figures.present)) of \(Figure.count(figures.tiles, "tile"))  \(resources)"
                         + "\(Figure.size(figures.bytes))  \(region.box?.description ?? "")")
             }
         }
@@ -54,8 +62,8 @@ struct ListRegions: ParsableCommand {
 struct RemoveRegion: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "rm",
-        abstract: "Unpins a region and deletes its tiles, except those that another region covers.",
-        discussion: "With --keep-tiles the tiles stay, like any others: the cache's limits may evict them.")
+        abstract: "Unpins a region and deletes its tiles and resources, except those that another region covers.",
+        discussion: "With --keep-tiles they stay, like any others: the cache's limits may evict them.")
 
     @OptionGroup var cache: CacheArgument
 

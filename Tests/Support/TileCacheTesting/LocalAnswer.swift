@@ -39,6 +39,11 @@ package struct LocalAnswer: Sendable {
 
     private init(content: Content) { self.content = content }
 
+    /// Its body; `nil` for one that is not told apart from the rest.
+    package var body: [UInt8]? {
+        if case .plain(_, let body) = content { Array(body.readableBytesView) } else { nil }
+    }
+
     /// Answers 304 if the request's validator is this answer's own, else answers in full.
     ///
     /// `If-None-Match` is compared with the answer's `ETag` by the weak comparison (RFC 9110 section 8.8.3.2), and wins over

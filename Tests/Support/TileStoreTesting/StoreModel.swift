@@ -74,8 +74,7 @@ package struct StoreModel: Equatable, Sendable {
     package var unpinnedEntries: Int { entries.values.reduce(0) { $0 + ($1.isPinned ? 0 : 1) } }
 
     package func isPinned(_ key: TileKey) -> Bool {
-        guard let tile = key.tile else { return false }
-        return regions.values.contains { $0.source == key.source && $0.contains(z: tile.z, x: tile.x, y: tile.y) }
+        regions.values.contains { $0.contains(key) }
     }
 
     package func entry(_ key: TileKey) -> TileEntry? {

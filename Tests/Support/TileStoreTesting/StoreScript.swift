@@ -214,9 +214,26 @@ package enum Universe {
             ].compactMap { $0 }
         default: spans = [try? TileSpan(zoom: 5, columns: 0...31, rows: 0...31)].compactMap { $0 }
         }
-        guard let source = try? SourceName(source) else { return nil }
+        guard let source = try? SourceName(source), let other = try? SourceName("base") else { return nil }
         let box = area % 3 == 0 ? try? GeoBox(west: -10.25, south: -20, east: 30.5, north: 40.125) : nil
-        return try? PinnedRegion(name: names[Int(name) % names.count], source: source, spans: spans, box: box)
+        var tiles = [SourceTiles(source: source, spans: spans)]
+        var resources: [TileKey] = []
+        switch area / 8 % 4 {
+        // Of several things: tiles of two sources, and a resource with its variants.
+        case 1:
+            if source != other { tiles.append(SourceTiles(source: other, spans: spans)) }
+            resources = ["base:glyphs/0-255.pbf", "osm-x:style.json"].compactMap { try? TileKey($0) }
+        // Of resources alone.
+        case 2:
+            tiles = []
+            resources = [
+                "base:glyphs/0-255.pbf?00112233445566778899aabbccddeeff", "base:style.json", "gone:style.json",
+            ]
+            .compactMap { try? TileKey($0) }
+        default: break
+        }
+        return try? PinnedRegion(
+            name: names[Int(name) % names.count], tiles: tiles, resources: resources, box: box)
     }
 }
 
@@ -285,7 +302,7 @@ extension Step {
                 steps.append(
                     .remove((0..<(1 + random.below(3))).map { _ in key(&random) }, pinned: random.oneIn(3)))
             case 56: steps.append(.removeSelected(random.below(6), pinned: random.oneIn(3)))
-            case 57..<59: steps.append(.pin(name: UInt8(random.below(3)), area: UInt8(random.below(8))))
+            case 57..<59: steps.append(.pin(name: UInt8(random.below(3)), area: UInt8(random.below(32))))
             case 59..<61: steps.append(.unpin(UInt8(random.below(3))))
             case 61..<63:
                 steps.append(

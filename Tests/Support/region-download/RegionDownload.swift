@@ -1,9 +1,11 @@
+import Foundation
 import TileCache
 import TileCacheNIO
 
 /// What an app does at its start: goes on with the regions that are not complete, or downloads the first one.
 ///
-/// `region-download CACHE ADDRESS ZOOM`: the region `world` up to a zoom. Tests kill it.
+/// `region-download CACHE ADDRESS ZOOM [STYLE]`: the region `world` up to a zoom, of all that a style names if there is one. Tests
+/// kill it.
 @main
 struct RegionDownload {
     static func main() async throws {
@@ -12,11 +14,19 @@ struct RegionDownload {
         let source = try TileSource("tiles", template: arguments[2] + "/{z}/{x}/{y}.png")
         let unfinished = try await cache.downloads()
         let download: TileDownload
-        if let first = unfinished.first {
+        let world = try GeoBox(west: -180, south: -85, east: 180, north: 85)
+        let zooms = 0...(Int(arguments[3]) ?? 0)
+        if arguments.count > 4, let style = URL(string: arguments[2] + arguments[4]) {
+            let map = StyledRegion(.box(world), zooms: zooms, styles: [style])
+            if let first = unfinished.first {
+                download = try await first.resume(map)
+            } else {
+                download = try await cache.download(map, named: "world")
+            }
+        } else if let first = unfinished.first {
             download = try await first.resume(from: source)
         } else {
-            let world = try GeoBox(west: -180, south: -85, east: 180, north: 85)
-            let coverage = try source.coverage(.box(world), zooms: 0...(Int(arguments[3]) ?? 0))
+            let coverage = try source.coverage(.box(world), zooms: zooms)
             download = try await cache.download(source, coverage, named: "world")
         }
         let report = await download.report()

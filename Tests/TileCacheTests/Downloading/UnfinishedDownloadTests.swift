@@ -248,7 +248,7 @@ struct UnfinishedDownloadTests {
             case 1: Array(whole.dropLast(5))
             case 2: whole.enumerated().map { $0.offset == 20 ? $0.element ^ 1 : $0.element }
             case 3: [UInt8](repeating: 0x20, count: 200_000)
-            case 4: signed(text.replacingOccurrences(of: "\"download\":1", with: "\"download\":2"))
+            case 4: signed(text.replacingOccurrences(of: "\"download\":1", with: "\"download\":3"))
             case 5: signed(text.replacingOccurrences(of: "\"concurrency\":4", with: "\"concurrency\":-9"))
             default: signed("{\"download\":1,\"region\":[[[[[[[[]]]]]]]]}")
             }
