@@ -39,7 +39,8 @@ public struct DownloadOptions: Sendable {
     public var networks = NetworkUse.unmetered
     /// Whether the system carries its requests, also while the app is suspended or was ended by the system.
     ///
-    /// For downloads of regions with a name, on Apple platforms: elsewhere, where no process is suspended, it changes nothing.
+    /// For downloads of one source's regions with a name, not of maps by their styles, on Apple platforms: elsewhere, where no
+    /// process is suspended, it changes nothing.
     /// ``TileCache/handleEvents(ofBackgroundSession:from:)`` goes on when the system has started the app again. The system has
     /// ``concurrency`` tasks at a time while the app sleeps, so more than the 4 are of use here: 64, say; it decides when it is a
     /// good time for them, starts an app again the later the more often it had to, and cancels them when a person ends the app,

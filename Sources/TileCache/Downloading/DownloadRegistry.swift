@@ -35,10 +35,12 @@ final class DownloadRegistry: Sendable {
     func download(of plan: WrittenPlan, orNew make: () -> TileDownload) -> TileDownload {
         resuming.withLock { _ in
             // Not within the other lock, which a new one needs to be entered.
-            let running = all.first { $0.plan == plan && !$0.isEnding }
-            return running ?? make()
+            download(of: plan) ?? make()
         }
     }
+
+    /// The download that carries out a plan, if one is under way and not about to end.
+    func download(of plan: WrittenPlan) -> TileDownload? { all.first { $0.plan == plan && !$0.isEnding } }
 
     func leave(_ number: UInt64) { state.withLock { _ = $0.running.removeValue(forKey: number) } }
 

@@ -170,7 +170,7 @@ extension TileCache {
     }
 
     /// Ends the downloads of a region that is not there any more: their tiles would not be pinned.
-    private func endDownloads(of name: String, _ why: String, exceptOf region: PinnedRegion? = nil) {
+    func endDownloads(of name: String, _ why: String, exceptOf region: PinnedRegion? = nil) {
         for download in running.all {
             guard let plan = download.plan, plan.region == name else { continue }
             // Another run of what is pinned now is nobody's to end.

@@ -41,6 +41,12 @@ extension TileCache {
     ) async throws -> TileDownload {
         if isClosed { throw TileCacheError.closed }
         try options.check()
+        guard !options.inBackground else {
+            throw TileCacheError(
+                .invalidOptions,
+                "download options: a map by its styles cannot be downloaded in the background; its sources one by one can"
+            )
+        }
         let fingerprint: String
         do { fingerprint = try map.fingerprint(in: store) } catch let error as StoreError {
             throw TileCacheError(.invalidRegion, error.message, cause: error)
@@ -54,9 +60,12 @@ extension TileCache {
             try Self.checkName(of: region, in: store)
             try store.pin(region, plan: plan.text)
         }
-        return TileDownload(
-            self, .ofStyles, .styled(found.iterator), total: found.total, options, contents: found,
-            isRegion: true, plan: plan, since: begun)
+        endDownloads(of: region.name, "replaced by another one of that name", exceptOf: region)
+        return running.download(of: plan) {
+            TileDownload(
+                self, .ofStyles, .styled(found.iterator), total: found.total, options, contents: found,
+                isRegion: true, plan: plan, since: begun)
+        }
     }
 
     /// Reads the styles, and finds out what they need.

@@ -297,4 +297,18 @@ struct StyledRegionTests {
         )
         #expect(try lab.store.regions().map(\.isOfOneSource) == [false, true])
     }
+
+    /// Its resources would have gone by the cache's own transport, whatever the network, and no process could have gone on with it.
+    @Test func itIsNotDownloadedInTheBackground() async throws {
+        let lab = try CacheLab()
+        var options = DownloadOptions()
+        options.inBackground = true
+        let map = StyledRegion(
+            .box(try GeoBox(west: -180, south: -85, east: 180, north: 85)), zooms: 0...1,
+            styles: [try #require(URL(string: Self.page))])
+        let error = await #expect(throws: TileCacheError.self) {
+            try await lab.cache.download(map, named: "world", options: options)
+        }
+        #expect(error?.code == .invalidOptions && lab.transport.count == 0)
+    }
 }
