@@ -223,7 +223,8 @@ struct DownloadNetworkTests {
         options.concurrency = 8
         options.requestsPerSecond = 0.1
         let download = try await lab.cache.download(source, world(source), options: options)
-        await until { lab.transport.count >= 1 && lab.clock.sleepers >= 7 }
+        // The first tile is stored: one that comes into a suspended cache is asked for again.
+        await until { download.progress.fetched == 1 && lab.clock.sleepers >= 7 }
         switch how {
         case "cellular":
             lab.network.become(.cellular)
@@ -246,6 +247,7 @@ struct DownloadNetworkTests {
             lab.clock.advance(seconds: 1)
             await Task.yield()
         }
-        #expect(await download.report().verdict == .complete && lab.transport.count == 21)
+        #expect(await download.report().verdict == .complete)
+        #expect(lab.transport.count == 21)
     }
 }
