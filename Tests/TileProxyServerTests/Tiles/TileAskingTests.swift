@@ -225,6 +225,8 @@ struct TileAskingTests {
             #expect(place?.leads == nil)
             gate.open()
             #expect(try await answer.body == body)
+            // Those who wait are told one after another: the first may have read its answer before the next is told.
+            while news.withLock({ $0 == nil }) { await Task.yield() }
             guard case .some(.tile(let tile)) = news.withLock({ $0 }) else {
                 Issue.record("no tile")
                 return
