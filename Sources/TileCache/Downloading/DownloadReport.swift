@@ -10,8 +10,8 @@ public struct DownloadReport: Sendable {
     public var reachedBudget = false
     /// Why it ended early, if it neither was cancelled nor used up a budget.
     ///
-    /// The server did not answer for longer than ``DownloadOptions/patience``, the cache was closed, or nothing could be
-    /// stored. The tiles that are left are ``DownloadProgress/pending`` and have not failed; the same download started
+    /// The server did not answer for longer than ``DownloadOptions/patience``, the cache was closed, nothing could be
+    /// stored, or the first 100 tiles could not be had, as with a wrong token. The tiles that are left are ``DownloadProgress/pending`` and have not failed; the same download started
     /// again takes them up.
     public var stoppedBy: TileCacheError?
     /// How many of the tiles of a region's download are in the cache, tiles that are known not to exist included.

@@ -459,6 +459,9 @@ extension TileDownload {
             state.fail(key, told)
             // Before its progress is told.
             options.onTile?(key, .failed(told))
+            if state.report.progress.failed >= Self.refusalLimit, !state.hasStored, state.report.stoppedBy == nil {
+                state.report.stoppedBy = told
+            }
             return true
         }
         if blame == .tile {

@@ -69,6 +69,8 @@ public final class TileDownload: Sendable {
     static let mostDeferred = 1024
     /// After so many tiles in a row that could not be stored, the rest is not asked for.
     static let notStoredLimit = 16
+    /// After so many tiles that cannot be had, and none that can, the rest is not asked for: a wrong token is paid for by the request.
+    static let refusalLimit = 100
 
     /// Where the tiles come from; of a styled map, which has many sources, one without tiles that is named as its resources are.
     public let source: TileSource

@@ -80,6 +80,26 @@ struct DownloadTests {
         #expect(try lab.store.statistics().stale == 0)
     }
 
+    /// A server that takes no token was asked for each of a region's tiles.
+    @Test(arguments: [401, 403])
+    func aServerThatRefusesEverythingIsNotAskedForEachTile(status: Int) async throws {
+        let lab = try CacheLab()
+        let source = try lab.source()
+        lab.transport.answer(.answer(status))
+        let download = try await lab.cache.download(source, world(source, 0...6))
+        let report = await download.report()
+        #expect(report.stoppedBy?.status == status)
+        #expect(report.verdict == .incomplete(missing: 5461))
+        #expect(lab.transport.count >= 100 && lab.transport.count < 100 + 16)
+
+        // Where it gives some, each is asked for: servers say so of tiles that do not exist.
+        let fields: HTTPFields = [.cacheControl: "max-age=60"]
+        lab.transport.script { $0.head.path == "/0/0/0.png" ? .answer(200, fields) : .answer(status) }
+        lab.cache.forgetFailures()
+        let whole = try await lab.cache.download(source, world(source, 0...4)).report()
+        #expect(whole.stoppedBy == nil && whole.progress.failed == 340)
+    }
+
     @Test func absentAndFailedTilesAreToldApartAndOnlyTheFailedAreTriedAgain() async throws {
         let lab = try CacheLab()
         let source = try lab.source()
