@@ -208,6 +208,20 @@ if tools {
             ],
             swiftSettings: settings),
         .target(
+            name: "ObjectStorage",
+            dependencies: [
+                .target(name: "CLibcrypto", condition: .when(platforms: [.linux])),
+                "TileStore",
+                "HTTPCaching",
+                "HTTPWire",
+                "OriginClient",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+            ],
+            swiftSettings: settings),
+        .target(
             name: "TileCacheTesting",
             dependencies: [
                 "TileStore",
@@ -378,6 +392,21 @@ if tools {
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOEmbedded", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+            ],
+            swiftSettings: settings),
+        .testTarget(
+            name: "ObjectStorageTests",
+            dependencies: [
+                "ObjectStorage",
+                "OriginClient",
+                "HTTPCaching",
+                "TileCacheTesting",
+                "TileStore",
+                "TileStoreTesting",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
             ],
             swiftSettings: settings),
