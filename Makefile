@@ -4,7 +4,7 @@ SHELL := /bin/bash
 export TILECACHE_TOOLS := 1
 STRICT := TILECACHE_STRICT=1 SCRATCH=.build-strict
 
-.PHONY: help setup build run serve test lint check-imports check-model check-format check-readme check-page check-mapkit check-app \
+.PHONY: help setup build run serve test lint check-imports check-model check-format check-s3 check-readme check-page check-mapkit check-app \
 	test-apple build-apple bench check-instructions bench-proxy soak-proxy tsan docs clean
 
 help: ## lists the targets
@@ -50,6 +50,10 @@ check-model: setup ## checks the protocol's model with spin
 
 check-format: setup ## compares tilegc with a reader written from the format's description
 	@Scripts/check-format.sh
+
+check-s3: setup ## runs the S3 client's tests against a real server (OpenStack Swift, from PyPI)
+	$(STRICT_BUILD)
+	@$(STRICT) Scripts/s3-server.py Scripts/run-tests.sh --filter ObjectStorageTests
 
 check-readme: setup ## runs the commands and the example of README.md
 	@Scripts/check-readme.sh
