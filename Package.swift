@@ -222,6 +222,13 @@ if tools {
             ],
             swiftSettings: settings),
         .target(
+            name: "SharedTier",
+            dependencies: [
+                "TileStore",
+                "ObjectStorage",
+            ],
+            swiftSettings: settings),
+        .target(
             name: "TileCacheTesting",
             dependencies: [
                 "TileStore",
@@ -394,6 +401,10 @@ if tools {
                 .product(name: "NIOEmbedded", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
             ],
+            swiftSettings: settings),
+        .testTarget(
+            name: "SharedTierTests",
+            dependencies: ["SharedTier", "ObjectStorage", "TileStore", "TileStoreTesting"],
             swiftSettings: settings),
         .testTarget(
             name: "ObjectStorageTests",

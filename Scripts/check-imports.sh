@@ -44,7 +44,7 @@ only "TileCacheMapKit touches MapKit" 'MapKit|UIKit|AppKit|SwiftUI' TileCacheMap
 only "the proxy, its listener and its command write logs" 'Logging' TileProxyServer HTTPListener tileproxy
 only "the transport is over async-http-client" 'AsyncHTTPClient' TileCacheNIO
 only "the transport and the proxy have event loops" 'NIO[A-Za-z0-9]*' \
-    TileCacheNIO TileProxyServer HTTPWire HTTPListener OriginClient ObjectStorage
+    TileCacheNIO TileProxyServer HTTPWire HTTPListener OriginClient ObjectStorage SharedTier
 only "the store and what reads or draws tiles know no HTTP" 'HTTPTypes' \
     HTTPCaching CacheEngine TileCache TileCacheNIO TileCacheMapKit TileProxyServer HTTPWire HTTPListener OriginClient ObjectStorage \
     tilegc
