@@ -82,6 +82,10 @@ extension TileStore {
         // were there at the beginning are looked at, and what looks wrong is confirmed against the current tables.
         let t = tables.read { t, _ in t }
         let total = tables.read { _, _ in t.blobAccount.count }
+        let replaced: Set<UInt8>
+        do throws(FileError) { replaced = try blobs.shards.replaced() } catch {
+            throw StoreError(error, in: files.location)
+        }
         var suspects: [(BlobDigest, Int)] = []
         var from: UInt32 = 0
         var more = true
@@ -103,7 +107,7 @@ extension TileStore {
             DispatchQueue.concurrentPerform(iterations: (slice.count + chunk - 1) / chunk) { part in
                 var bytes = 0
                 for (digest, size) in slice[(part * chunk)..<min(slice.count, (part + 1) * chunk)] {
-                    if looksRight(digest, size, quick) {
+                    if !replaced.contains(digest.shard), looksRight(digest, size, quick) {
                         if !quick { bytes += size }
                     } else {
                         bad.withLock { $0.append((digest, size)) }

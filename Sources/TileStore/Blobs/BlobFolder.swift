@@ -138,21 +138,36 @@ struct BlobFolder: Sendable {
     // MARK: Taking away
 
     /// Unlinks blobs.
+    ///
+    /// - Throws: Where a shard is no folder, once all others are unlinked: through a link they would be somebody else's.
     func unlink(_ released: ReleasedBlobs, _ hold: borrowing FolderHold) throws {
+        var objection: StoreError?
         for digest in released.digests {
             forget(digest)
-            try unlink(digest.path)
+            if try shards.isFolder(digest.shard) {
+                try unlink(digest.path)
+            } else if objection == nil {
+                objection = try shards.objection(to: digest.shard)
+            }
         }
+        if let objection { throw objection }
     }
 
     /// Moves a damaged blob's file out of `objects/`.
     func setAside(_ damaged: DamagedBlob, _ hold: borrowing FolderHold) throws {
         forget(damaged.digest)
-        try setAside(damaged.digest.path)
+        if try isInFolder(damaged.digest.path) { try setAside(damaged.digest.path) }
     }
 
     /// Removes what no entry names.
-    func remove(_ orphan: Orphan, _ hold: borrowing FolderHold) throws { try unlink(orphan.path) }
+    func remove(_ orphan: Orphan, _ hold: borrowing FolderHold) throws {
+        if try isInFolder(orphan.path) { try unlink(orphan.path) }
+    }
+
+    /// Whether what a path in `objects/` lies in is a folder, and no link to one.
+    private func isInFolder(_ path: String) throws(FileError) -> Bool {
+        try files.status(at: String(path[..<(path.lastIndex(of: "/") ?? path.endIndex)]))?.kind == .folder
+    }
 
     /// Unlinks what is in `objects/`, whatever the reason; sets a folder aside.
     private func unlink(_ path: String) throws {

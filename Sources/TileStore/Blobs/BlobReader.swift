@@ -57,6 +57,9 @@ struct BlobReader: Sendable {
     /// - Parameter quick: Looks at its length instead of its bytes.
     /// - Throws: As ``isIntact(_:size:)``.
     func damage(of digest: BlobDigest, size: Int, quick: Bool = false) throws(FileError) -> DamagedBlob? {
+        // What is reached through a link is not the cache's.
+        let shard = String(digest.path.dropLast(digest.path.utf8.count - 10))
+        guard try files.status(at: shard)?.kind == .folder else { return DamagedBlob(digest, isThere: false) }
         if try quick ? isThere(digest, size: size) : isIntact(digest, size: size) { return nil }
         return DamagedBlob(digest, isThere: try files.status(at: digest.path) != nil)
     }

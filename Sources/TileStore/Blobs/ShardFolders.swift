@@ -6,6 +6,8 @@ struct ShardFolders: Sendable {
 
     private struct Known {
         var isThere = [Bool](repeating: false, count: 256)
+        /// Whether it is a folder; its name may not be synced yet.
+        var isFolder = [Bool](repeating: false, count: 256)
         /// Since when that is known (ticks).
         var since: UInt64 = 0
     }
@@ -22,13 +24,32 @@ struct ShardFolders: Sendable {
     /// Makes sure that a shard's folder is there, and that it is one: blobs are never written through a planted link.
     func prepare(_ shard: UInt8) throws {
         if known.withLock({ $0.isThere[Int(shard)] }) { return }
-        let path = Self.path(shard)
-        if try !files.makeFolder(path), let status = try files.status(at: path), status.kind != .folder {
-            throw StoreError(
-                .damaged, "\(files.location)/\(path) is no folder; remove it, then run tilegc verify --repair")
-        }
+        if try !files.makeFolder(Self.path(shard)), let error = try objection(to: shard) { throw error }
         if isDurable { try files.syncFolder("objects") }
         known.withLock { $0.isThere[Int(shard)] = true }
+    }
+
+    /// Whether a shard's folder is there, and is one: what lies behind a link is somebody else's.
+    func isFolder(_ shard: UInt8) throws(FileError) -> Bool {
+        if known.withLock({ $0.isFolder[Int(shard)] }) { return true }
+        guard try files.status(at: Self.path(shard))?.kind == .folder else { return false }
+        known.withLock { $0.isFolder[Int(shard)] = true }
+        return true
+    }
+
+    /// The error of a shard in whose place is something else; `nil` if it is a folder or there is none.
+    func objection(to shard: UInt8) throws(FileError) -> StoreError? {
+        let path = Self.path(shard)
+        guard let status = try files.status(at: path), status.kind != .folder else { return nil }
+        return StoreError(
+            .damaged, "\(files.location)/\(path) is no folder; remove it, then run tilegc verify --repair")
+    }
+
+    /// The shards in whose place is something else.
+    func replaced() throws(FileError) -> Set<UInt8> {
+        var found = Set<UInt8>()
+        for shard in UInt8.min...UInt8.max where try objection(to: shard) != nil { found.insert(shard) }
+        return found
     }
 
     /// Forgets what has been known for a second: something else may have taken the place of a folder.

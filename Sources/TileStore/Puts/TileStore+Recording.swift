@@ -155,6 +155,7 @@ extension TileStore {
     /// Unlinks blobs, and forgets their bytes.
     func unlink(_ released: ReleasedBlobs, _ folder: borrowing FolderHold) throws {
         for digest in released.digests { memory.remove(digest) }
+        blobs.shards.lookAgainIfDue(at: environment.coarseTicks())
         try blobs.unlink(released, folder)
     }
 
