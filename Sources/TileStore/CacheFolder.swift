@@ -41,7 +41,9 @@ enum CacheFolder {
         ledger.settleRights(configuration)
         if let marker = try readMarker(files) { return marker }
         let names = try files.list("") ?? []
-        let foreign = names.filter { !known.contains($0) }
+        // One that has lost its marker has folders of imports and downloads too; by themselves those may be anybody's.
+        let wasCache = names.contains("objects") && names.contains("manifest")
+        let foreign = names.filter { !(wasCache ? belongs($0) || $0.hasPrefix("set-aside-") : known.contains($0)) }
         guard foreign.isEmpty else {
             throw StoreError(
                 .notACache,

@@ -59,6 +59,12 @@ extension TileStore {
 
     /// Loads the newest checkpoint in place of the tables.
     func reload(_ ledger: Ledger, underLock: Bool) throws {
+        if underLock {
+            do { try ledger.checkMarker() } catch {
+                ledger.demandLoad()
+                throw error
+            }
+        }
         guard let fresh = try ledger.load(underLock: underLock) else { return }
         // The folder may be another one, in the place of the one that was opened.
         do {

@@ -135,12 +135,15 @@ final class Ledger {
             }
             lock.close()
             try files.enter()
-            guard try folderIsNew || files.status(at: "tilecache.json") != nil else {
-                throw StoreError(
-                    .noSuchCache,
-                    "\(files.location) was removed while it was open; open the cache anew to make it again")
-            }
+            if !folderIsNew { try checkMarker() }
         }
+    }
+
+    /// Refuses a folder that is no cache any more: what would be written there nobody could open.
+    func checkMarker() throws {
+        guard try files.status(at: "tilecache.json") == nil else { return }
+        throw StoreError(
+            .noSuchCache, "\(files.location) was removed while it was open; open the cache anew to make it again")
     }
 
     /// Confirms that what is locked is the folder that paths lead to.
