@@ -373,4 +373,70 @@ struct RemovedFolderTests {
         #expect(error?.code == .damaged && error?.message.contains(shard) == true, "\(String(describing: error))")
         #expect(try real.left() == ["notes.txt"])
     }
+
+    /// A removal followed a link in the place of a shard: another cache lost its blobs, and `verify` called this one sound.
+    @Test(arguments: [false, true])
+    func aRemovalThroughALinkTookAnothersBlobs(repairs: Bool) throws {
+        let (mine, others) = (try RealLab(), try RealLab())
+        for number in 0..<40 {
+            try mine.put(number)
+            try others.put(number)
+        }
+        let shard = String(mine.lab.digest(0).path.prefix(10))
+        let path = mine.folder.path + "/" + shard
+        try FileManager.default.removeItem(atPath: path)
+        try FileManager.default.createSymbolicLink(
+            atPath: path, withDestinationPath: others.folder.path + "/" + shard)
+        mine.lab.clock.advance(nanoseconds: 2_000_000_000)
+        let missing = (0..<40).filter { mine.lab.digest($0).path.hasPrefix(shard) }
+        for quick in [true, false] {
+            let found = try mine.store.verify(quick: quick)
+            #expect(!found.ok && Set(found.missing) == Set(missing.map { mine.lab.digest($0) }))
+        }
+        if repairs {
+            _ = try mine.store.verify(repair: true)
+            #expect(try mine.store.verify().ok)
+            for number in 0..<40 {
+                let isGone = try mine.store.entry(for: mine.lab.key(number)) == nil
+                #expect(isGone == missing.contains(number))
+            }
+            try mine.put(0)
+        } else {
+            let error = #expect(throws: StoreError.self) { try mine.store.remove(EntrySelection()) }
+            #expect(error?.code == .damaged && error?.message.contains(shard) == true, "\(String(describing: error))")
+            _ = try? mine.store.remove(EntrySelection())
+            _ = try mine.store.evict(toBytes: 0)
+        }
+        #expect(try others.store.verify().ok)
+        for number in 0..<40 {
+            #expect(try others.store.read(others.lab.key(number))?.data == others.lab.bytes(number))
+        }
+    }
+
+    /// Whoever had a cache open went on in what a removal had left of it, and nobody could open that afterwards.
+    @Test func whatIsNoCacheAnyMoreWasWrittenOn() throws {
+        let lab = try Lab()
+        try lab.put(0..<5)
+        for path in ["tilecache.json", "manifest"] { lab.disk.remove(path) }
+        Self.wait(lab)
+        let error = #expect(throws: StoreError.self) { try lab.put(5..<6) }
+        #expect(error?.code == .noSuchCache, "\(String(describing: error))")
+        #expect(throws: StoreError.self) { try lab.put(6..<7) }
+    }
+
+    /// With the folders of an import or a download in it, it was no cache any more.
+    @Test func aCacheThatHadLostItsMarkerWasNotOpened() throws {
+        let lab = try Lab()
+        try lab.put(0..<5)
+        for folder in ["sources", "downloads", "set-aside-1"] { lab.disk.plantFolder(folder) }
+        lab.disk.remove("tilecache.json")
+        try lab.reopen()
+        #expect(try lab.store.read(lab.key(0))?.data == lab.bytes(0))
+        #expect(try lab.store.verify().ok)
+        // By themselves they may be anybody's.
+        lab.kill()
+        for name in lab.disk.names("") where name != "sources" { lab.disk.remove(name) }
+        let error = #expect(throws: StoreError.self) { try lab.reopen() }
+        #expect(error?.code == .notACache)
+    }
 }
