@@ -14,7 +14,7 @@ package enum BackgroundEvent: Sendable {
 package protocol BackgroundSession: Sendable {
     /// Gives the system a task under a name. Does not wait, and tells nothing before it returns.
     func start(_ request: TransportRequest, named name: String)
-    /// Ends a task. What it tells of it afterwards, nobody waits for.
+    /// Ends a task, and does not tell that it has ended: that could be taken for the end of the next one of its name.
     func cancel(_ name: String)
     /// Ends all tasks and the session.
     func invalidate()

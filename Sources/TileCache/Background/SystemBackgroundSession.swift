@@ -25,6 +25,8 @@ private final class SystemBackgroundSession: NSObject, BackgroundSession, URLSes
         var session: URLSession?
         var tasks: [String: URLSessionTask] = [:]
         var arrivals: [Int: Arrival] = [:]
+        /// Tasks that were cancelled and have not ended yet.
+        var cancelled: Set<Int> = []
     }
     /// Larger than every source's limit that makes sense; what the request allowed, another process may have known.
     private static let largestBody: Int64 = 64 << 20
@@ -74,7 +76,14 @@ private final class SystemBackgroundSession: NSObject, BackgroundSession, URLSes
         }
     }
 
-    func cancel(_ name: String) { state.withLock { $0.tasks.removeValue(forKey: name) }?.cancel() }
+    func cancel(_ name: String) {
+        let task = state.withLock { state in
+            let task = state.tasks.removeValue(forKey: name)
+            if let task { state.cancelled.insert(task.taskIdentifier) }
+            return task
+        }
+        task?.cancel()
+    }
 
     func invalidate() {
         let session = state.withLock { state in
@@ -115,11 +124,15 @@ private final class SystemBackgroundSession: NSObject, BackgroundSession, URLSes
 
     func urlSession(_ session: URLSession, task: URLSessionTask, didCompleteWithError error: (any Error)?) {
         guard let name = task.taskDescription else { return }
-        let arrival = state.withLock { state in
-            // One that was cancelled may have a successor under its name.
+        let (arrival, isCancelled) = state.withLock { state in
             if state.tasks[name]?.taskIdentifier == task.taskIdentifier { state.tasks[name] = nil }
-            return state.arrivals.removeValue(forKey: task.taskIdentifier)
+            return (
+                state.arrivals.removeValue(forKey: task.taskIdentifier),
+                state.cancelled.remove(task.taskIdentifier) != nil
+            )
         }
+        // One that was cancelled may have a successor under its name, and its end would be taken for that one's.
+        if isCancelled { return }
         let answer: Result<TransportResponse, TransportError>
         do throws(TransportError) {
             answer = .success(try response(of: task, arrival, error))
@@ -150,6 +163,9 @@ private final class SystemBackgroundSession: NSObject, BackgroundSession, URLSes
         }
         do throws(URLSessionHead.Flaw) {
             let head = try URLSessionHead(response, limit: Self.headLimit)
+            if let arrival, arrival.body == nil {
+                throw URLSessionHead.Flaw(code: .truncated, message: "the body's file cannot be read")
+            }
             let isHead = task.originalRequest?.httpMethod == "HEAD"
             let body = arrival?.body ?? Data()
             if let promised = head.promised(isHead: isHead), body.count < promised {
