@@ -342,6 +342,8 @@ extension TileDownload {
             return try await cache.isSettled(key, ifFresh: !options.revalidatesFresh, since: since)
         }
         guard let resource = cache.resource(url, options, RequestMeter()) else { return false }
+        // A newer style could name what was not looked for: the one that was read is kept, whatever its age.
+        let since = contents?.documents.contains(key) ?? false ? .distantPast : since
         return try await cache.settled(resource, ifFresh: !options.revalidatesFresh, since: since) != nil
     }
 

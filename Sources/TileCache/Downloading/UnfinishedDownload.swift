@@ -65,7 +65,9 @@ public struct UnfinishedDownload: Sendable {
                     + "format: give that one, or download the region anew")
         }
         let (cache, region) = (self.cache, self.region)
-        guard try await cache.pool.run({ try cache.store.regions().contains(region) }) else { throw replaced }
+        guard try await cache.pool.run({ try cache.store.regions().contains(region) }) else {
+            throw TileCacheError.replaced(region)
+        }
         let tiles = SpanIterator(region, like: try TileAddress(z: 0, x: 0, y: 0, scale: scale, format: format))
         return cache.running.download(of: plan) {
             TileDownload(
@@ -94,11 +96,17 @@ public struct UnfinishedDownload: Sendable {
         }
         if let running = cache.running.download(of: plan) { return running }
         let (cache, region) = (self.cache, self.region)
-        guard try await cache.pool.run({ try cache.store.regions().contains(region) }) else { throw replaced }
-        return try await cache.download(map, named: region.name, options: options ?? self.options, begun: begun)
+        guard try await cache.pool.run({ try cache.store.regions().contains(region) }) else {
+            throw TileCacheError.replaced(region)
+        }
+        return try await cache.download(
+            map, named: region.name, options: options ?? self.options, begun: begun, goingOnWith: region)
     }
+}
 
-    private var replaced: TileCacheError {
+extension TileCacheError {
+    /// The error of who wants to go on with a region that is not there as it was.
+    static func replaced(_ region: PinnedRegion) -> TileCacheError {
         TileCacheError(
             .invalidRegion, "region \(region.name) was removed, or replaced by another one; download it anew")
     }

@@ -1,3 +1,4 @@
+import HTTPCaching
 import HTTPTypes
 import TileStore
 
@@ -13,6 +14,8 @@ struct StyleContents: Sendable {
     private(set) var urls: [TileKey: URL] = [:]
     /// Their keys, in the order in which they are asked for.
     private(set) var resources: [TileKey] = []
+    /// Those of them that say what else there is: as they were read.
+    private(set) var documents: Set<TileKey> = []
     /// The sources of tiles that the cache has as such.
     private(set) var sources: [SourceName: TileSource] = [:]
     /// Their tiles.
@@ -26,19 +29,34 @@ struct StyleContents: Sendable {
 
     private let keys: ResourceKeyMaker
     private let map: StyledRegion
+    private let bulkAllowedHosts: Set<String>
     private var zooms: [Tiles: Set<Int>] = [:]
 
-    init(_ map: StyledRegion, _ keys: ResourceKeyMaker) { (self.map, self.keys) = (map, keys) }
+    init(_ map: StyledRegion, _ keys: ResourceKeyMaker, bulkAllowedHosts: Set<String>) {
+        (self.map, self.keys, self.bulkAllowedHosts) = (map, keys, bulkAllowedHosts)
+    }
 
     /// Adds a resource by its URL.
+    ///
+    /// - Throws: ``TileCacheError``, with ``TileCacheError/Code/forbidden`` if its host's terms forbid it.
     mutating func add(_ text: String, _ place: String) throws {
-        guard let url = URL(string: text), let key = keys.key(of: url) else {
+        // An encoded host is another way to write one that is forbidden.
+        guard let url = URL(string: text), let host = URIReference(text)?.authority, !host.contains("%"),
+            let key = keys.key(of: url)
+        else {
             throw TileCacheError(
                 .invalidStyle, "\(place) names a URL that cannot be kept: it is none, or longer than 1024 characters")
         }
+        if let error = BulkPolicy.objection(toHost: host.afterUser, allowed: bulkAllowedHosts) { throw error }
         guard urls.updateValue(url, forKey: key) == nil else { return }
         resources.append(key)
         guard resources.count <= PinnedRegion.mostResources else { throw tooMany(place) }
+    }
+
+    /// Adds a style or a TileJSON by its URL.
+    mutating func addDocument(_ url: URL, _ place: String) throws {
+        try add(url.absoluteString, place)
+        if let key = keys.key(of: url) { documents.insert(key) }
     }
 
     /// Adds the tiles of a style's source: as tiles where they are of a source that the cache has, else as resources.
@@ -127,6 +145,11 @@ extension TileSource {
 
 private final class NoTiles: LocalTiles {
     func tile(_ address: TileAddress) throws -> LocalTile? { nil }
+}
+
+extension String {
+    /// An authority's host and port, without a user.
+    fileprivate var afterUser: String { lastIndex(of: "@").map { String(self[index(after: $0)...]) } ?? self }
 }
 
 /// The keys of all that a map needs.

@@ -157,12 +157,16 @@ private struct FontStacks {
             return
         }
         guard let items = value.array, let first = items.first?.string else { return }
-        func every(_ from: Int) -> [JSONValue] { stride(from: from, to: items.count, by: 2).map { items[$0] } }
+        // Each once: twice at every level would be a work that doubles with each.
+        func results(_ from: Int, andLast: Bool = false) -> [JSONValue] {
+            items.indices.filter { $0 >= from && ($0 - from) % 2 == 0 || andLast && $0 > 0 && $0 == items.count - 1 }
+                .map { items[$0] }
+        }
         switch first {
         case "literal": if items.count > 1 { addStack(items[1]) }
-        case "step": for item in every(2) { add(item) }
-        case "case": for item in every(2) + items.suffix(1) { add(item) }
-        case "match": for item in every(3) + items.suffix(1) { add(item) }
+        case "step": for item in results(2) { add(item) }
+        case "case": for item in results(2, andLast: true) { add(item) }
+        case "match": for item in results(3, andLast: true) { add(item) }
         case "coalesce", "let", "array": for item in items.dropFirst() { add(item) }
         case "get", "var", "at", "feature-state", "global-state", "config", "slice", "to-string", "string",
             "interpolate":

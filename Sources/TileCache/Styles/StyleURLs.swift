@@ -18,23 +18,29 @@ extension StyleLink {
 }
 
 extension StyleDocument {
-    /// The URLs of everything that it names besides tiles and TileJSONs, as MapLibre Native makes them.
-    func urls(glyphRanges: [String]) -> [String] {
-        var urls = files
+    /// The URLs of everything that it names besides tiles and TileJSONs, as MapLibre Native makes them, one by one.
+    ///
+    /// Of a style that has few bytes they may have very many: who adds them stops at the first that is too long.
+    func addURLs(glyphRanges: [String], to add: (String) throws -> Void) throws {
+        for url in files { try add(url) }
         for sprite in sprites {
             let end = sprite.firstIndex { $0 == "?" || $0 == "#" } ?? sprite.endIndex
             for ending in [".json", ".png", "@2x.json", "@2x.png"] {
-                urls.append(sprite[..<end] + ending + sprite[end...])
+                try add(sprite[..<end] + ending + sprite[end...])
             }
         }
-        guard let glyphs else { return urls }
+        guard let glyphs else { return }
         for fonts in fontStacks {
+            // Longer than any URL that is kept: it is not put together.
+            guard fonts.utf8.count <= 1024 else {
+                try add(glyphs + fonts.fullyPercentEncoded)
+                continue
+            }
             let name = fonts.fullyPercentEncoded
             for range in glyphRanges {
-                urls.append(glyphs.replacingPlaceholders { $0 == "fontstack" ? name : $0 == "range" ? range : nil })
+                try add(glyphs.replacingPlaceholders { $0 == "fontstack" ? name : $0 == "range" ? range : nil })
             }
         }
-        return urls
     }
 }
 

@@ -32,12 +32,15 @@ extension TileCache {
     public func download(
         _ map: StyledRegion, named name: String, options: DownloadOptions = DownloadOptions()
     ) async throws -> TileDownload {
-        try await download(map, named: name, options: options, begun: clock.now())
+        try await download(map, named: name, options: options, begun: clock.now(), goingOnWith: nil)
     }
 
     /// The same; what was stored since it began is not asked for.
+    ///
+    /// - Parameter earlier: The region that is gone on with, if one is: it must still be there when all has been read.
     func download(
-        _ map: StyledRegion, named name: String, options: DownloadOptions, begun: Timestamp
+        _ map: StyledRegion, named name: String, options: DownloadOptions, begun: Timestamp,
+        goingOnWith earlier: PinnedRegion?
     ) async throws -> TileDownload {
         if isClosed { throw TileCacheError.closed }
         try options.check()
@@ -58,6 +61,7 @@ extension TileCache {
         let plan = try DownloadPlan(region, fingerprint: fingerprint, scale: map.scale, begun: begun, options).written()
         try await pool.run {
             try Self.checkName(of: region, in: store)
+            if let earlier, try !store.regions().contains(earlier) { throw TileCacheError.replaced(earlier) }
             try store.pin(region, plan: plan.text)
         }
         endDownloads(of: region.name, "replaced by another one of that name", exceptOf: region)
@@ -76,28 +80,26 @@ extension TileCache {
             throw TileCacheError(
                 .invalidStyle, "\(map.styles.count) styles; 1 to \(Self.mostStyles) can be downloaded at once")
         }
-        var contents = StyleContents(map, ResourceKeyMaker(store: store))
+        var contents = StyleContents(
+            map, ResourceKeyMaker(store: store), bulkAllowedHosts: configuration.bulkAllowedHosts)
         for (number, style) in map.styles.enumerated() {
             let place = "style \(number + 1)"
-            try contents.add(style.absoluteString, place)
+            try contents.addDocument(style, place)
             let body = try await document(style, place, options, since: since)
             let document = try await pool.run { try StyleDocument(body, place, base: style.absoluteString) }
-            for url in document.urls(glyphRanges: map.glyphRanges) { try contents.add(url, place) }
+            try document.addURLs(glyphRanges: map.glyphRanges) { try contents.add($0, place) }
             for source in document.sources {
                 var tiles = source.tiles
                 if let text = source.url {
-                    try contents.add(text, place)
-                    guard let url = URL(string: text) else { continue }
+                    guard let url = URL(string: text) else {
+                        throw TileCacheError(.invalidStyle, "\(place) names a TileJSON by what is no URL")
+                    }
+                    try contents.addDocument(url, place)
                     let name = "a TileJSON of \(place)"
                     let body = try await self.document(url, name, options, since: since)
                     tiles = try TileSet(StyleDocument.object(body, name), StyleLink(base: text, place: name)) ?? tiles
                 }
                 guard let tiles else { continue }
-                if let host = URIReference(tiles.template)?.authority,
-                    let error = BulkPolicy.objection(toHost: host, allowed: configuration.bulkAllowedHosts)
-                {
-                    throw error
-                }
                 let (known, asked) = (contents, tiles)
                 contents = try await pool.run {
                     var contents = known

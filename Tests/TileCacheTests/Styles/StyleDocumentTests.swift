@@ -11,6 +11,12 @@ struct StyleDocumentTests {
         try StyleDocument(Data(text.utf8), "style 1", base: "https://maps.example/styles/a.json?token=1")
     }
 
+    private func urls(_ document: StyleDocument, glyphRanges: [String]) throws -> [String] {
+        var urls: [String] = []
+        try document.addURLs(glyphRanges: glyphRanges) { urls.append($0) }
+        return urls
+    }
+
     private func expectRefusal(_ text: String, _ words: String) {
         let error = #expect(throws: TileCacheError.self) { try style(text) }
         #expect(error?.code == .invalidStyle && error?.message.contains(words) ?? false, "\(String(describing: error))")
@@ -45,7 +51,7 @@ struct StyleDocumentTests {
         #expect(
             tiles.url(of: try TileAddress(z: 3, x: 4, y: 2), scale: 1) == "https://h.example/3/4/5.png")
         #expect(document.sources.last?.url == "https://maps.example/styles/tiles.json")
-        let urls = document.urls(glyphRanges: ["0-255", "256-511"])
+        let urls = try self.urls(document, glyphRanges: ["0-255", "256-511"])
         #expect(urls.contains("https://s.example/signs@2x.png?k=1"))
         #expect(urls.contains("https://f.example/A%2cB/256-511.pbf"))
         #expect(urls.count == 7 + 2 * 4 + 2)
@@ -102,7 +108,7 @@ struct StyleDocumentTests {
             "a": {"type": "geojson", "data": "file:///etc/passwd"}, "b": {"type": "vector", "url": "FILE:///etc/hosts"},
             "c": {"type": "image", "url": "data:image/png;base64,AAAA"}}}
             """)
-        #expect(document.urls(glyphRanges: ["0-255"]).isEmpty && document.sources.isEmpty)
+        #expect(try urls(document, glyphRanges: ["0-255"]).isEmpty && document.sources.isEmpty)
     }
 
     @Test func hostileStylesAreRefused() throws {
@@ -159,5 +165,38 @@ struct StyleDocumentTests {
         #expect(map.glyphRanges.count == 256 && map.glyphRanges.last == "65280-65535")
         map.glyphs = [65...66, 200...300, 0x1_F600...0x1_F64F]
         #expect(map.glyphRanges == ["0-255", "256-511"])
+    }
+
+    /// Each level doubled the work: a style of a kilobyte kept a thread busy for ever.
+    @Test(arguments: ["\"case\", 0", "\"match\", 0, 0", "\"case\", 0, [\"literal\", [\"A\"]]", "\"step\", 0"])
+    func aNestedExpressionIsReadOnce(_ begin: String) throws {
+        let fonts =
+            String(repeating: "[\(begin), ", count: 55) + "[\"literal\", [\"A\"]]" + String(repeating: "]", count: 55)
+        let document = try style(
+            "{\"glyphs\": \"https://g.example/{fontstack}/{range}\", \"layers\": [{\"layout\": {\"text-field\": \"x\", "
+                + "\"text-font\": \(fonts)}}]}")
+        #expect(document.fontStacks == ["A"])
+    }
+
+    /// All were made before the first was looked at: some kilobytes became gigabytes.
+    @Test func urlsAreMadeOneByOne() throws {
+        struct Enough: Error {}
+        let names = (0..<200).map { "{\"layout\": {\"text-field\": \"x\", \"text-font\": [\"\($0)\"]}}" }
+        let document = try style(
+            "{\"glyphs\": \"https://g.example/\(String(repeating: "{fontstack}", count: 700))/{range}\", \"layers\": ["
+                + names.joined(separator: ", ") + "]}")
+        var count = 0
+        #expect(throws: Enough.self) {
+            try document.addURLs(glyphRanges: ["0-255"]) { _ in
+                count += 1
+                throw Enough()
+            }
+        }
+        #expect(count == 1)
+        let long = try style(
+            "{\"glyphs\": \"https://g.example/\(String(repeating: "{fontstack}", count: 700))/{range}\", \"layers\": ["
+                + "{\"layout\": {\"text-field\": \"x\", \"text-font\": [\"\(String(repeating: "A", count: 100_000))\"]}}]}"
+        )
+        try long.addURLs(glyphRanges: ["0-255"]) { #expect($0.utf8.count > 1024 && $0.utf8.count < 120_000) }
     }
 }

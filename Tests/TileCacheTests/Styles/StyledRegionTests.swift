@@ -18,7 +18,10 @@ struct StyledRegionTests {
         let pages = Locked<[String: TransportResponse]>([:])
         static let total = 17
 
-        init(_ lab: CacheLab, lifetime: String = "max-age=60") {
+        init(
+            _ lab: CacheLab, lifetime: String = "max-age=60",
+            before: @escaping @Sendable (_ path: String) async throws -> Void = { _ in }
+        ) {
             set("style.json", Self.style, lifetime: "max-age=0")
             set(
                 "tiles.json", #"{"maxzoom": 1, "tiles": ["https://maps.example/base/{z}/{x}/{y}.pbf?key=s"]}"#,
@@ -36,6 +39,7 @@ struct StyledRegionTests {
             }
             let pages = self.pages
             lab.transport.script { request in
+                try await before(request.head.path ?? "")
                 let page = pages.withLock { $0[request.head.path ?? ""] } ?? .answer(404)
                 guard let tag = request.head.headerFields[.ifNoneMatch], tag == page.head.headerFields[.eTag] else {
                     return page
@@ -310,5 +314,64 @@ struct StyledRegionTests {
             try await lab.cache.download(map, named: "world", options: options)
         }
         #expect(error?.code == .invalidOptions && lab.transport.count == 0)
+    }
+
+    /// What is read first takes its time: meanwhile the region may be removed, or another one take its place.
+    @Test(arguments: [true, false])
+    func aRegionThatIsReplacedMeanwhileDoesNotComeBack(isRemoved: Bool) async throws {
+        let lab = try CacheLab()
+        let latch = Latch()
+        let site = Site(lab) { path in if path.hasSuffix("token=new") { try await latch.pass() } }
+        site.set("style.json?token=new", Site.style)
+        let first = try await lab.cache.download(map(zooms: 0...0), named: "alps", options: options(requests: 4))
+        _ = await first.report()
+        let unfinished = try #require(try await lab.cache.downloads().first)
+        let other = try map(Self.page + "?token=new", zooms: 0...0)
+        let resuming = Task { try await unfinished.resume(other, options: options()) }
+        await until { latch.arrivals == 1 }
+        if isRemoved {
+            #expect(try await lab.cache.removeRegion("alps") != nil)
+        } else {
+            let larger = try await lab.cache.download(map(), named: "alps", options: options())
+            #expect(await larger.report().verdict == .complete)
+        }
+        latch.open()
+        #expect(await code { _ = try await resuming.value } == .invalidRegion)
+        #expect(try lab.store.regions().map(\.resources.count) == (isRemoved ? [] : [Site.total]))
+    }
+
+    /// Only the template's host was looked at, with its placeholders.
+    @Test(arguments: [
+        "tile.openstreetmap{ratio}.org", "tile.openstreetmap.%6Frg", "a@tile.openstreetmap.org",
+        "TILE.openstreetmap.org.",
+    ])
+    func aForbiddenHostIsNotAskedHoweverItIsWritten(_ host: String) async throws {
+        let lab = try CacheLab()
+        let site = Site(lab)
+        site.set(
+            "style.json",
+            "{\"layers\": [], \"sources\": {\"a\": {\"type\": \"raster\", \"tiles\": [\"https://\(host)/{z}/{x}/{y}.png\"]}}}"
+        )
+        let refused = await code { _ = try await lab.cache.download(map(), named: "alps", options: options()) }
+        #expect(refused == .forbidden || refused == .invalidStyle)
+        #expect(lab.transport.paths == ["/style.json"])
+        #expect(try lab.store.regions().isEmpty)
+    }
+
+    /// A fresh style grew stale while the rest was read, was asked for again, and a newer one took its place.
+    @Test func theStyleThatWasReadIsTheOneThatIsKept() async throws {
+        let lab = try CacheLab()
+        let clock = lab.clock
+        let site = Site(lab) { path in if path == "/tiles.json" { clock.advance(seconds: 2) } }
+        site.set("style.json", Site.style, lifetime: "max-age=60")
+        let url = try #require(URL(string: Self.page))
+        _ = try await lab.cache.response(for: url)
+        clock.advance(seconds: 59)
+        site.set("style.json", Site.style.replacingOccurrences(of: "signs", with: "marks"), lifetime: "max-age=60")
+        let download = try await lab.cache.download(map(), named: "alps", options: options())
+        #expect(await download.report().verdict == .complete)
+        lab.transport.goOffline()
+        #expect(try await text("style.json", lab) == Site.style)
+        #expect(try await text("signs@2x.png", lab) == "signs@2x.png")
     }
 }
