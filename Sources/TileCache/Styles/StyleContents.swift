@@ -68,27 +68,48 @@ struct StyleContents: Sendable {
         guard let wanted = tiles.zooms(for: map.zooms) else { return }
         for zoom in wanted {
             let coverage = try TileCoverage(map.shape, zooms: zoom...zoom)
-            guard let sample = coverage.tiles().first(where: { _ in true }) else { continue }
-            let request = URL(string: tiles.url(of: sample, scale: map.scale)).flatMap { HTTPRequest(getting: $0) }
-            if let request, let (source, key) = source(request), let tile = key.tile,
-                (tile.z, tile.x, tile.y) == (sample.z, sample.x, sample.y)
-            {
-                sources[source.name] = source
-                // What lies beyond its last zoom is made of that one.
-                zooms[Tiles(source: source.name, scale: tile.scale), default: []]
-                    .insert(min(max(zoom, source.zooms.lowerBound), source.zooms.upperBound))
+            guard let known = match(tiles, coverage, source) else {
+                try addByURL(tiles, coverage, place)
                 continue
             }
-            guard !tiles.hasBoxes else {
-                throw TileCacheError(
-                    .invalidStyle,
-                    "\(place) asks for tiles by their boxes, which each program writes in its own way: name a TileSource for them"
-                )
-            }
-            guard coverage.tileCount <= PinnedRegion.mostResources else { throw tooMany(place) }
-            for tile in coverage.tiles() where tiles.covers(tile) {
-                try add(tiles.url(of: tile, scale: map.scale), place)
-            }
+            sources[known.source.name] = known.source
+            // What lies beyond its last zoom is made of that one.
+            zooms[Tiles(source: known.source.name, scale: known.scale), default: []]
+                .insert(min(max(zoom, known.source.zooms.lowerBound), known.source.zooms.upperBound))
+        }
+    }
+
+    /// The source of the cache whose URLs a style's template makes.
+    ///
+    /// One tile does not tell: where its column and its row are equal, they may stand in either order.
+    private func match(
+        _ tiles: TileSet, _ coverage: TileCoverage, _ source: (HTTPRequest) -> (TileSource, TileKey)?
+    ) -> (source: TileSource, scale: Int)? {
+        var found: (source: TileSource, scale: Int)?
+        for sample in coverage.tiles().prefix(16) {
+            let request = URL(string: tiles.url(of: sample, scale: map.scale)).flatMap { HTTPRequest(getting: $0) }
+            guard let request, let (source, key) = source(request), let tile = key.tile,
+                (tile.z, tile.x, tile.y) == (sample.z, sample.x, sample.y),
+                found.map({ $0.source.name == source.name && $0.scale == tile.scale }) ?? true
+            else { return nil }
+            found = (source, tile.scale)
+        }
+        return found
+    }
+
+    /// Adds tiles as resources.
+    private mutating func addByURL(_ tiles: TileSet, _ coverage: TileCoverage, _ place: String) throws {
+        // One that has no tile there asks for nothing.
+        guard coverage.tileCount > 0 else { return }
+        guard !tiles.hasBoxes else {
+            throw TileCacheError(
+                .invalidStyle,
+                "\(place) asks for tiles by their boxes, which each program writes in its own way: name a TileSource for them"
+            )
+        }
+        guard coverage.tileCount <= PinnedRegion.mostResources else { throw tooMany(place) }
+        for tile in coverage.tiles() where tiles.covers(tile) {
+            try add(tiles.url(of: tile, scale: map.scale), place)
         }
     }
 
