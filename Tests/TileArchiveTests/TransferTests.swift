@@ -263,6 +263,18 @@ struct TransferTests {
         }
     }
 
+    @Test(arguments: [-1_400_000_000, 4_922_000_000, Int64.min, Int64.max])
+    func anImportWithAWrongClockBlamedAnotherProcess(_ seconds: Int64) throws {
+        try scratch.write(
+            RawPMTiles([PMTilesEntry(tile: 0, offset: 0, length: 3, run: 1)], data: Data("new".utf8)).bytes,
+            to: "n.pmtiles")
+        let transfer = ArchiveImport(
+            store: try TileStore(at: scratch("cache")), source: try SourceName("s"), now: Timestamp(seconds: seconds))
+        let report = try transfer.run(ArchiveFormat.pmtiles.open(scratch("n.pmtiles")), observer: Notes())
+        #expect(report.tiles == 1)
+        #expect(try transfer.countOfKept() == 1)
+    }
+
     @Test func whatIsKnownOfASourceIsMerged() throws {
         _ = try store("a")
         let description = SourceDescription(cache: scratch("a"), source: try SourceName("s"))

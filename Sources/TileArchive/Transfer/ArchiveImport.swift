@@ -16,7 +16,9 @@ public struct ArchiveImport {
     /// The source that the tiles belong to there.
     public let source: SourceName
     /// One time for the whole import: it tells its entries from others.
-    public var now: Timestamp
+    ///
+    /// A clock that is wrong by a century gives the nearest time that the store can keep.
+    public var now: Timestamp { didSet { now = now.kept } }
     /// How long the tiles are fresh, in seconds.
     public var lifetime = 7 * 86_400
     /// Whether the format becomes part of the key, for a source that has several.
@@ -37,7 +39,7 @@ public struct ArchiveImport {
     public init(store: TileStore, source: SourceName, now: Timestamp) {
         self.store = store
         self.source = source
-        self.now = now
+        self.now = now.kept
     }
 
     /// Imports all tiles, or as many as were done when the observer stopped it.
@@ -313,4 +315,9 @@ public struct ArchiveImport {
             }
         }
     }
+}
+
+extension Timestamp {
+    /// The time as the store keeps it.
+    fileprivate var kept: Timestamp { min(max(self, .distantPast), .distantFuture) }
 }
