@@ -94,6 +94,11 @@ package struct ProxyService: Sendable {
         do {
             let store = try TileStore(at: configuration.cache ?? "", configuration: settings)
             try configuration.setLimits(of: store, logger)
+            if try store.hasLosses {
+                logger.warning(
+                    "part of the manifest was lost, and entries with it: they are fetched anew; see 'tilegc verify'",
+                    metadata: ["cache": "\(configuration.cache ?? "")"])
+            }
             return store
         } catch {
             guard let error = error as? StoreError else { throw error }

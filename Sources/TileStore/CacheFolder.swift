@@ -73,7 +73,7 @@ enum CacheFolder {
         defer { ledger.release() }
         if let marker = try readMarker(files) { return marker }
         try makeFolders(files)
-        if try files.newestCheckpoint() == nil { try ledger.createFirst() }
+        if try files.newestCheckpoint() == nil { try ledger.createFirst(isNew: true) }
         try files.syncFolder("")
         try writeOnce(files, "CACHEDIR.TAG", tag)
         let salt = hex(environment.random()) + hex(environment.random())

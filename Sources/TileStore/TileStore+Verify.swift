@@ -55,7 +55,10 @@ extension TileStore {
     private func mend(_ report: inout VerifyReport) throws {
         if report.journalDamage > 0 {
             _ = try compact()
-            commit.withLock { $0.forgetDamage() }
+            try hold { ledger in
+                ledger.forgetDamage()
+                try ledger.forgetLoss()
+            }
         }
         if report.countMismatches > 0 { try hold { try reload($0, underLock: true) } }
         report.repaired = true
@@ -163,7 +166,7 @@ extension TileStore {
                     continue
                 }
                 let isOurs =
-                    name == "reserve"
+                    name == "reserve" || path == Ledger.lossPath
                     || Ledger.generation(of: name, "checkpoint-", ".json").map { $0 <= last } ?? false
                     // The next one is left behind by a rotation that was broken off.
                     || Ledger.generation(of: name, "journal-", ".jsonl").map { $0 <= last + 1 } ?? false
@@ -178,6 +181,17 @@ extension TileStore {
 
     // MARK: The manifest
 
+    /// Whether lines of the manifest could not be read, or a file of it was missing and no repair was asked for since.
+    ///
+    /// Of the lines, what this process has met; ``verify(quick:repair:progress:)`` reads them all.
+    package var hasLosses: Bool {
+        get throws {
+            do { return try commit.withLock { try $0.damagedLines > 0 || $0.hasLoss() } } catch let error as FileError {
+                throw StoreError(error, in: files.location)
+            }
+        }
+    }
+
     /// Counts lines that cannot be read, from the newest checkpoint to the journal's end as this process has read it.
     private func manifestDamage() throws -> Int {
         do {
@@ -190,7 +204,8 @@ extension TileStore {
                     Ledger.journalPath(generation), upTo: generation == known.1 ? known.2 : nil, isCheckpoint: false)
                 generation += 1
             }
-            return max(damage, newest == known.0 ? known.3 : 0)
+            let isLost = try commit.withLock { try $0.hasLoss() }
+            return max(damage, newest == known.0 ? known.3 : 0, isLost ? 1 : 0)
         } catch let error as FileError {
             throw StoreError(error, in: files.location)
         }

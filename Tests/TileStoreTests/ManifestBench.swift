@@ -55,7 +55,7 @@ final class ManifestBench {
             try CacheFolder.makeFolders(files)
             try ledger.acquire(wait: 0, folderIsNew: true)
             defer { ledger.release() }
-            if try files.newestCheckpoint() == nil { try ledger.createFirst() }
+            if try files.newestCheckpoint() == nil { try ledger.createFirst(isNew: true) }
             guard let loaded = try ledger.load(underLock: true) else { throw Disagreement("nothing was loaded") }
             tables = Striped(loaded, local: ReaderLocal.init)
         }

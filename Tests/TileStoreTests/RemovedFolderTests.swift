@@ -36,6 +36,41 @@ struct RemovedFolderTests {
         #expect(try reader.snapshot() == other.snapshot())
     }
 
+    /// The first `verify` told of it; the next one called the cache sound.
+    @Test func aLostManifestWasReportedOnce() throws {
+        let lab = try Lab()
+        try lab.put(0..<5)
+        #expect(try !lab.store.hasLosses)
+        try lab.store.close()
+        lab.disk.remove("manifest")
+        for _ in 0..<3 {
+            let store = try lab.another()
+            #expect(try store.hasLosses)
+            let found = try store.verify()
+            #expect(found.journalDamage == 1 && !found.ok && found.foreign.isEmpty)
+            try store.close()
+        }
+        let store = try lab.another()
+        #expect(try store.verify(repair: true).journalDamage == 1)
+        #expect(try store.verify().ok)
+        #expect(try !store.hasLosses)
+        #expect(try store.files.status(at: Ledger.lossPath) == nil)
+    }
+
+    /// Each was as large as the manifest, and stayed for an hour.
+    @Test func whatAKilledCompactionLeftGoesWithTheNext() throws {
+        let lab = try Lab()
+        try lab.put(0..<5)
+        let files = lab.store.files
+        for name in ["checkpoint-dead", "index-dead", "first-other", "other"] {
+            try files.createFile("staging/" + name, bytes: [1, 2, 3], sync: false)
+        }
+        _ = try files.makeFolder("staging/checkpoint-folder")
+        _ = try lab.store.compact()
+        let left = try #require(try files.list("staging"))
+        #expect(Set(left) == ["checkpoint-folder", "first-other", "other"])
+    }
+
     /// It had read that the journal went on in another one, and waited for that for ever.
     @Test func aReaderBehindARotationStayedInAFolderThatWasRemoved() throws {
         let lab = try Lab()

@@ -60,6 +60,18 @@ struct StagingFolder: Sendable {
         }
     }
 
+    /// Removes what a writer left that was killed while it was the only one of its kind.
+    ///
+    /// For the holder of the lock that makes it the only one.
+    /// - Parameter beginnings: How the names begin that such writers give.
+    static func removeUnfinished(_ beginnings: [String], in files: any FileSystem) throws(FileError) {
+        for name in try files.list("staging") ?? [] where beginnings.contains(where: name.hasPrefix) {
+            let path = "staging/" + name
+            guard try files.status(at: path)?.kind == .file else { continue }
+            try files.unlink(path)
+        }
+    }
+
     private func removeIfDead(_ path: String) throws(FileError) -> Writer {
         let file: OpenFile
         do throws(FileError) { file = try files.open(path, .read) } catch {

@@ -38,6 +38,8 @@ package final class Compaction {
         let files = store.files
         guard let lock = try CompactionLock(files, store.gate) else { return nil }
         self.lock = lock
+        // A checkpoint is as large as the manifest: one that a killed process left must not wait for an hour.
+        try StagingFolder.removeUnfinished(["checkpoint-", "index-"], in: files)
         (generation, loads, beganJournal, isOverdue) = try store.hold(within: lock) { ledger in
             let isOverdue = store.isCompactionOverdue(ledger)
             // The checkpoint replaces the journals before its own. A compaction that was given up has begun a journal

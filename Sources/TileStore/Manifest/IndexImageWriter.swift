@@ -47,6 +47,7 @@ package final class IndexImageWriter {
         // A folder of that name is not ours to empty; opening does without an image.
         guard try files.status(at: IndexImage.path(newest))?.kind != .folder else { return nil }
         self.lock = lock
+        try StagingFolder.removeUnfinished(["index-"], in: files)
         generation = newest
         loads = try store.withLedger(within: lock) { $0.loads }
         temporary = "staging/index-\(String(store.environment.random(), radix: 16))"

@@ -11,7 +11,7 @@ extension Ledger {
             guard let newest = try files.newestCheckpoint() else {
                 // An empty listing proves nothing without the lock.
                 guard underLock else { return nil }
-                if try createFirst() { lost = 1 }
+                if try createFirst(isNew: false) { lost = 1 }
                 continue
             }
             guard let checkpoint = try openIfThere(Self.checkpointPath(newest)) else { continue }
@@ -20,6 +20,7 @@ extension Ledger {
             if attempt == 0, let tables = try loadImage(newest, checkpoint, underLock: underLock) { return tables }
             var next = try openIfThere(Self.journalPath(newest), forAppending: true)
             if next == nil, underLock {
+                try noteLoss()
                 try Journal.create(newest, sync: durable, in: files)
                 next = try openIfThere(Self.journalPath(newest), forAppending: true)
                 // There is none without it: only somebody else removes it.
@@ -59,9 +60,10 @@ extension Ledger {
 
     /// Makes the first checkpoint and journal of a new cache, or the checkpoint that an unfinished creation lacks.
     ///
+    /// - Parameter isNew: Whether the cache is only now being made.
     /// - Returns: Whether there was nothing of it: in a cache that is not new, all that its manifest said is lost.
     @discardableResult
-    func createFirst() throws -> Bool {
+    func createFirst(isNew: Bool) throws -> Bool {
         // Gone where somebody has deleted `manifest/`.
         try CacheFolder.makeFolders(files)
         let journals = try files.list("manifest")?.compactMap { Self.generation(of: $0, "journal-", ".jsonl") } ?? []
@@ -71,11 +73,14 @@ extension Ledger {
                 "\(files.location)/manifest has journal-\(oldest).jsonl but no checkpoint: restore checkpoint-\(oldest).json "
                     + "from a backup, or remove the folder and let the cache fill again")
         }
-        if journals.isEmpty { try Journal.create(0, sync: true, in: files) }
+        if journals.isEmpty {
+            if !isNew { try noteLoss() }
+            try Journal.create(0, sync: true, in: files)
+        }
         var lines = LineBuffer()
         lines.checkpointHeader(0, sequence: 1, nextSet: 1, entries: 0, blobs: 0)
         lines.checkpointEnd(0)
-        let temporary = "staging/checkpoint-\(String(environment.random(), radix: 16))"
+        let temporary = "staging/first-\(String(environment.random(), radix: 16))"
         try files.createFile(temporary, lines.bytes, sync: true)
         try files.rename(temporary, to: Self.checkpointPath(0))
         try files.syncFolder("manifest")

@@ -16,8 +16,16 @@ struct CacheArgument: ParsableArguments {
     var cache: String
 
     /// Opens the cache for a command that changes it.
-    func open(createIfMissing: Bool = false) throws -> TileStore {
-        try open(readOnly: false, createIfMissing: createIfMissing)
+    ///
+    /// - Parameter warns: Whether it says so where part of the manifest was lost.
+    func open(createIfMissing: Bool = false, warns: Bool = true) throws -> TileStore {
+        let store = try open(readOnly: false, createIfMissing: createIfMissing)
+        if warns, try store.hasLosses {
+            Message.print(
+                "part of the manifest of \(cache) was lost, and entries with it; 'tilegc verify \(cache)' says what, and "
+                    + "with --repair takes note of it".printable)
+        }
+        return store
     }
 
     /// Opens the cache for a command that only looks: it records no uses, so that looking does not change what is

@@ -26,7 +26,7 @@ struct Verify: ParsableCommand {
     @OptionGroup var report: ReportOptions
 
     func run() throws {
-        let store = try cache.open()
+        let store = try cache.open(warns: false)
         let found = try check(store, repair: repair)
         // What is left after a repair is what counts.
         let ok = repair && !found.ok ? try check(store, repair: false).ok : found.ok

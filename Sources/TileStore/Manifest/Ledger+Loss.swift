@@ -1,0 +1,19 @@
+// A note that the manifest has lost something, for whoever looks after the cache later.
+extension Ledger {
+    /// There while a file of the manifest was missing, was made anew, and no repair has been asked for since.
+    static var lossPath: String { "manifest/lost" }
+
+    /// Leaves the note.
+    ///
+    /// Only under the lock, and before the missing file is made anew: a process that is killed between the two loses nothing of it.
+    func noteLoss() throws(FileError) {
+        guard try !hasLoss() else { return }
+        try files.createFile(Self.lossPath, bytes: [], sync: true)
+    }
+
+    /// Whether the note is there.
+    func hasLoss() throws(FileError) -> Bool { try files.status(at: Self.lossPath) != nil }
+
+    /// Removes the note, under the lock, once what is left was written anew.
+    func forgetLoss() throws(FileError) { try files.unlink(Self.lossPath) }
+}
