@@ -13,8 +13,8 @@ struct BackgroundExchanges<Answer: Sendable>: Sendable {
         case wanted(UInt64, String)
         /// Somebody waits no more.
         case unwanted(UInt64)
-        /// A task has ended. Only an answer that is kept can be taken by one who asks later.
-        case ended(String, Answer, isKept: Bool)
+        /// A task has ended. An answer whose size is told is kept, and can be taken by one who asks later.
+        case ended(String, Answer, bytes: Int?)
         /// The system has told all that happened while no process was there.
         case eventsDelivered
         /// Somebody works on what comes next: asks for a tile, stores one. Those who wait for an answer do not work.
@@ -40,6 +40,8 @@ struct BackgroundExchanges<Answer: Sendable>: Sendable {
 
     /// So many answers that nobody has asked for yet are kept; then the oldest is dropped, which costs a request.
     static var mostKept: Int { 1024 }
+    /// They have so many bytes at most: they are in memory.
+    static var mostKeptBytes: Int { 64 << 20 }
 
     private var isListed = false
     /// What those wait for who came before the tasks were listed, in their order.
@@ -49,8 +51,9 @@ struct BackgroundExchanges<Answer: Sendable>: Sendable {
     /// Who waits for which task; nobody for one of an earlier process that was not asked for yet.
     private var running: [String: [UInt64]] = [:]
     private var names: [UInt64: String] = [:]
-    private var kept: [String: Answer] = [:]
+    private var kept: [String: (answer: Answer, bytes: Int)] = [:]
     private var keptOrder: [String] = []
+    private var keptBytes = 0
     private var working = 0
     private var hasEvents = false
     private var resting: [UInt64] = []
@@ -70,14 +73,14 @@ struct BackgroundExchanges<Answer: Sendable>: Sendable {
             names[waiter] = name
             if isListed { actions = want(waiter, name) } else { early.append((waiter, name)) }
         case .unwanted(let waiter): actions = leave(waiter)
-        case .ended(let name, let answer, let isKept): actions = end(name, answer, isKept)
+        case .ended(let name, let answer, let bytes): actions = end(name, answer, bytes)
         case .eventsDelivered: hasEvents = true
         case .workBegan(let count): working += count
         case .workEnded(let count): working -= count
         case .rest(let number): resting.append(number)
         case .restUnwanted(let number): resting.removeAll { $0 == number }
         case .over:
-            (kept, keptOrder) = ([:], [])
+            (kept, keptOrder, keptBytes) = ([:], [], 0)
             for (name, waiters) in running where waiters.isEmpty {
                 running[name] = nil
                 actions.append(.cancel(name))
@@ -100,7 +103,7 @@ struct BackgroundExchanges<Answer: Sendable>: Sendable {
     }
 
     private mutating func want(_ waiter: UInt64, _ name: String) -> [Action] {
-        if let answer = kept.removeValue(forKey: name) {
+        if let answer = take(name) {
             keptOrder.removeAll { $0 == name }
             return [deliver(waiter, answer)]
         }
@@ -122,10 +125,10 @@ struct BackgroundExchanges<Answer: Sendable>: Sendable {
         return others.isEmpty ? [.giveUp(waiter), .cancel(name)] : [.giveUp(waiter)]
     }
 
-    private mutating func end(_ name: String, _ answer: Answer, _ isKept: Bool) -> [Action] {
+    private mutating func end(_ name: String, _ answer: Answer, _ bytes: Int?) -> [Action] {
         if !isListed { endedEarly.insert(name) }
         let waiters = running.removeValue(forKey: name) ?? []
-        if waiters.isEmpty, isKept { keep(name, answer) }
+        if waiters.isEmpty, let bytes { keep(name, answer, bytes) }
         return waiters.map { deliver($0, answer) }
     }
 
@@ -135,8 +138,19 @@ struct BackgroundExchanges<Answer: Sendable>: Sendable {
         return .answer(waiter, answer)
     }
 
-    private mutating func keep(_ name: String, _ answer: Answer) {
-        if kept.updateValue(answer, forKey: name) == nil { keptOrder.append(name) }
-        if keptOrder.count > Self.mostKept { kept[keptOrder.removeFirst()] = nil }
+    private mutating func keep(_ name: String, _ answer: Answer, _ bytes: Int) {
+        guard bytes <= Self.mostKeptBytes else { return }
+        if take(name) == nil { keptOrder.append(name) }
+        kept[name] = (answer, bytes)
+        keptBytes += bytes
+        while keptOrder.count > Self.mostKept || keptBytes > Self.mostKeptBytes {
+            _ = take(keptOrder.removeFirst())
+        }
+    }
+
+    private mutating func take(_ name: String) -> Answer? {
+        guard let found = kept.removeValue(forKey: name) else { return nil }
+        keptBytes -= found.bytes
+        return found.answer
     }
 }

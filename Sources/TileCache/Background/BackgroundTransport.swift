@@ -94,8 +94,8 @@ final class BackgroundTransport: TileTransport {
         case .listed(let names): tell(.listed(names))
         case .ended(let name, let answer, let time):
             // Why nothing came is no use to one who asks later: that one tries again.
-            let isKept = if case .success = answer { true } else { false }
-            tell(.ended(name, Delivered(answer: answer, at: time), isKept: isKept))
+            let bytes: Int? = if case .success(let answer) = answer { answer.body.count } else { nil }
+            tell(.ended(name, Delivered(answer: answer, at: time), bytes: bytes))
         case .eventsDelivered: tell(.eventsDelivered)
         }
     }

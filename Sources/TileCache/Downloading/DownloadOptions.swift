@@ -15,7 +15,8 @@ public struct DownloadOptions: Sendable {
     /// How often one tile is tried before it counts as failed.
     ///
     /// Tries that fail because the server is away, or asks to be left alone, do not count: see ``patience``. Whether it is
-    /// away, other tiles tell; when all others have come, one of them is asked for again.
+    /// away, other tiles tell; when all others have come, one of them is asked for again. A tile for which it has asked for a
+    /// pause a hundred times, and answered about others between, has failed too.
     public var attempts = 4
     /// How long it waits for a server that is away: one that does not answer, or asks to be left alone.
     ///
@@ -29,7 +30,8 @@ public struct DownloadOptions: Sendable {
     public var byteBudget: Int?
     /// Stops when so many requests have been sent, tries that failed included.
     ///
-    /// Only redirections can lead beyond it.
+    /// Beyond it lead redirections, and the further attempts at a tile that somebody looks at while the download asks for it: it is
+    /// asked for once for both, as often as the one who looks allows (``TileSource/attempts``).
     public var requestBudget: Int?
     /// Which networks it may use: by default neither expensive ones (cellular, hotspots) nor those in Low Data Mode.
     ///

@@ -443,6 +443,9 @@ extension TileDownload {
                 // Where it gives a tile that it gave before, it is not away; while it asks for a pause, it may be.
                 let isPause = told.code == .waiting || failure?.retryAfter != nil
                 if !isPause, state.controls > job.controls { job.tries += 1 }
+                // Nor is it where it always asks for one for this tile, and answers about others between.
+                if told.code != .waiting, isPause, state.answers > job.answers ?? 0 { job.pauses += 1 }
+                if job.pauses >= Self.mostPauses { job.tries = options.attempts }
             case .unclear:
                 // Counts only if other tiles came since: else the network is away, or the server.
                 if state.answers > job.answers ?? 0 { job.tries += 1 }

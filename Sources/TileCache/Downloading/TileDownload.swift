@@ -18,6 +18,8 @@ public final class TileDownload: Sendable {
         let key: TileKey
         /// Tries that count against it.
         var tries = 0
+        /// How often the server asked for a pause for it, though it answered about others since the try before.
+        var pauses = 0
         /// How many answers the server had given when it was tried last; `nil` before the first try.
         var answers: Int?
         /// How many times it had then given a tile that it gave before.
@@ -67,6 +69,8 @@ public final class TileDownload: Sendable {
 
     /// So many tiles wait at most for another try; more are not begun meanwhile.
     static let mostDeferred = 1024
+    /// So often a server may ask for a pause for one tile while it gives others: more than a server that limits its rate does.
+    static let mostPauses = 100
     /// After so many tiles in a row that could not be stored, the rest is not asked for.
     static let notStoredLimit = 16
     /// After so many tiles that cannot be had, and none that can, the rest is not asked for: a wrong token is paid for by the request.

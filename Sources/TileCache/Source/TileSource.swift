@@ -45,6 +45,9 @@ public struct TileSource: Sendable {
     /// No larger body is read.
     public var bodyLimit = 16 << 20
     /// How long one request may take, last byte included.
+    ///
+    /// Those who ask for a tile at the same time share one request, and the longest time that one of them allows holds for all of
+    /// them.
     public var timeout = Duration.seconds(30)
     /// So often a request is sent for one ask that nothing in the cache can answer, before it fails.
     ///

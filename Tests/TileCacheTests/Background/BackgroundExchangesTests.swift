@@ -34,28 +34,42 @@ struct BackgroundExchangesTests {
         #expect(actions(&exchanges, .wanted(3, "c")) == [])
         #expect(actions(&exchanges, .unwanted(3)) == ["3 leaves"])
         #expect(actions(&exchanges, .listed(["a"])) == ["start b for 2"])
-        #expect(actions(&exchanges, .ended("a", 7, isKept: true)) == ["1 gets 7"])
-        #expect(actions(&exchanges, .ended("b", 8, isKept: true)) == ["2 gets 8"])
+        #expect(actions(&exchanges, .ended("a", 7, bytes: 1)) == ["1 gets 7"])
+        #expect(actions(&exchanges, .ended("b", 8, bytes: 1)) == ["2 gets 8"])
     }
 
     @Test func anAnswerThatCameBeforeIsTakenOnce() {
         var exchanges = listed("a")
-        #expect(actions(&exchanges, .ended("a", 7, isKept: true)) == [])
+        #expect(actions(&exchanges, .ended("a", 7, bytes: 1)) == [])
         #expect(actions(&exchanges, .wanted(1, "a")) == ["1 gets 7"])
         #expect(actions(&exchanges, .wanted(2, "a")) == ["start a for 2"])
     }
 
+    /// A thousand answers of 64 MB each were kept in memory.
+    @Test func whatNobodyAsksForTakesNoMoreMemoryThanThat() {
+        var exchanges = listed("a", "b", "c", "d")
+        let half = Exchanges.mostKeptBytes / 2
+        for (name, bytes) in [("a", half), ("b", half), ("c", 1), ("d", 2 * half + 1)] {
+            #expect(actions(&exchanges, .ended(name, 7, bytes: bytes)) == [])
+        }
+        #expect(actions(&exchanges, .wanted(1, "a")) == ["start a for 1"])
+        #expect(actions(&exchanges, .wanted(2, "b")) == ["2 gets 7"])
+        #expect(actions(&exchanges, .wanted(3, "c")) == ["3 gets 7"])
+        // One that is too large by itself is not kept.
+        #expect(actions(&exchanges, .wanted(4, "d")) == ["start d for 4"])
+    }
+
     @Test func aFailureThatCameBeforeIsTriedAgain() {
         var exchanges = listed("a")
-        #expect(actions(&exchanges, .ended("a", 7, isKept: false)) == [])
+        #expect(actions(&exchanges, .ended("a", 7, bytes: nil)) == [])
         #expect(actions(&exchanges, .wanted(1, "a")) == ["start a for 1"])
     }
 
     /// The list was made before the end was told: whoever asked would have waited for ever.
     @Test func aTaskThatEndsBeforeItIsListedIsNoTaskAnyMore() {
         var exchanges = Exchanges()
-        _ = exchanges.on(.ended("a", 7, isKept: true))
-        _ = exchanges.on(.ended("b", 8, isKept: false))
+        _ = exchanges.on(.ended("a", 7, bytes: 1))
+        _ = exchanges.on(.ended("b", 8, bytes: nil))
         _ = exchanges.on(.listed(["a", "b"]))
         #expect(actions(&exchanges, .wanted(1, "a")) == ["1 gets 7"])
         #expect(actions(&exchanges, .wanted(2, "b")) == ["start b for 2"])
@@ -68,13 +82,13 @@ struct BackgroundExchangesTests {
         #expect(actions(&exchanges, .unwanted(1)) == ["1 leaves"])
         #expect(actions(&exchanges, .unwanted(1)) == [])
         #expect(actions(&exchanges, .unwanted(2)) == ["2 leaves", "cancel a"])
-        #expect(actions(&exchanges, .ended("a", 7, isKept: false)) == [])
+        #expect(actions(&exchanges, .ended("a", 7, bytes: nil)) == [])
     }
 
     @Test func whatNobodyWaitsForIsEndedWithTheDownload() {
         var exchanges = listed("a", "b", "c")
         _ = exchanges.on(.wanted(1, "a"))
-        _ = exchanges.on(.ended("c", 9, isKept: true))
+        _ = exchanges.on(.ended("c", 9, bytes: 1))
         #expect(actions(&exchanges, .over) == ["cancel b"])
         #expect(actions(&exchanges, .wanted(2, "c")) == ["start c for 2"])
         #expect(exchanges.taskCount == 2)
@@ -87,7 +101,7 @@ struct BackgroundExchangesTests {
         _ = exchanges.on(.wanted(1, "a"))
         #expect(actions(&exchanges, .eventsDelivered) == [])
         #expect(actions(&exchanges, .listed(["a"])) == [])
-        #expect(actions(&exchanges, .ended("a", 7, isKept: true)) == ["1 gets 7"])
+        #expect(actions(&exchanges, .ended("a", 7, bytes: 1)) == ["1 gets 7"])
         // It stores what it got, and asks for the next.
         #expect(actions(&exchanges, .workEnded(1)) == [])
         #expect(actions(&exchanges, .wanted(2, "b")) == ["start b for 2", "9 rested"])
@@ -99,7 +113,7 @@ struct BackgroundExchangesTests {
 
     @Test func onlySoMuchIsKept() {
         var exchanges = listed()
-        for number in 0...Exchanges.mostKept { _ = exchanges.on(.ended("\(number)", number, isKept: true)) }
+        for number in 0...Exchanges.mostKept { _ = exchanges.on(.ended("\(number)", number, bytes: 1)) }
         #expect(actions(&exchanges, .wanted(1, "0")) == ["start 0 for 1"])
         #expect(actions(&exchanges, .wanted(2, "1")) == ["2 gets 1"])
     }
@@ -144,7 +158,7 @@ struct BackgroundExchangesTests {
         }
         func endTask(_ name: String) {
             system.remove(name)
-            carryOut(.ended(name, Int(name.dropFirst()) ?? -1, isKept: Bool.random(using: &random)))
+            carryOut(.ended(name, Int(name.dropFirst()) ?? -1, bytes: Bool.random(using: &random) ? 1 : nil))
         }
 
         for _ in 0..<200 {

@@ -172,6 +172,21 @@ struct DownloadOutageTests {
         #expect(lab.clock.manual.ticks - start < 900_000_000_000)
     }
 
+    /// It was asked for every second or two for a day.
+    @Test func aTileForWhichAServerAlwaysAsksForASecondIsNotAskedForAllDay() async throws {
+        let lab = try CacheLab()
+        let source = try lab.source()
+        let fields = fresh
+        lab.transport.script { request in
+            request.head.path == "/2/1/1.png" ? .answer(429, [.retryAfter: "1"]) : .answer(200, fields)
+        }
+        let download = try await lab.cache.download(source, world(source))
+        let report = await lab.clock.running { await download.report() }
+        #expect(report.progress.fetched == 84 && report.progress.failed == 1 && report.stoppedBy == nil)
+        #expect(report.failures.first?.error.status == 429)
+        #expect(lab.transport.count < 85 + 2 * TileDownload.mostPauses + 32)
+    }
+
     @Test func tilesThatTheServerNeverGivesDoNotKeepTheOthersFromBeingAskedFor() async throws {
         let lab = try CacheLab()
         let source = try lab.source()
