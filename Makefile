@@ -51,9 +51,9 @@ check-model: setup ## checks the protocol's model with spin
 check-format: setup ## compares tilegc with a reader written from the format's description
 	@Scripts/check-format.sh
 
-check-s3: setup ## runs the S3 client's tests against a real server (OpenStack Swift, from PyPI)
+check-s3: setup ## runs the tests of the S3 client, and of proxies on one bucket, against a real server (OpenStack Swift, from PyPI)
 	$(STRICT_BUILD)
-	@$(STRICT) Scripts/s3-server.py Scripts/run-tests.sh --filter ObjectStorageTests
+	@$(STRICT) Scripts/s3-server.py Scripts/run-tests.sh --filter "ObjectStorageTests|SharedServerTests"
 
 check-readme: setup ## runs the commands and the example of README.md
 	@Scripts/check-readme.sh

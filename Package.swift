@@ -224,13 +224,17 @@ if tools {
         .target(
             name: "SharedTier",
             dependencies: [
+                "CacheEngine",
                 "TileStore",
                 "ObjectStorage",
+                .product(name: "NIOCore", package: "swift-nio"),
             ],
             swiftSettings: settings),
         .target(
             name: "TileCacheTesting",
             dependencies: [
+                "ObjectStorage",
+                "SharedTier",
                 "TileStore",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "NIOCore", package: "swift-nio"),
@@ -274,7 +278,9 @@ if tools {
                 "CacheEngine",
                 "HTTPListener",
                 "HTTPWire",
+                "ObjectStorage",
                 "OriginClient",
+                "SharedTier",
                 "TileArchive",
                 "TileCache",
                 "TileCacheArchive",
@@ -404,7 +410,12 @@ if tools {
             swiftSettings: settings),
         .testTarget(
             name: "SharedTierTests",
-            dependencies: ["SharedTier", "ObjectStorage", "TileStore", "TileStoreTesting"],
+            dependencies: [
+                "SharedTier", "CacheEngine", "ObjectStorage", "TileCacheTesting", "TileStore", "TileStoreTesting",
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOEmbedded", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+            ],
             swiftSettings: settings),
         .testTarget(
             name: "ObjectStorageTests",
@@ -428,7 +439,9 @@ if tools {
                 "CacheEngine",
                 "HTTPListener",
                 "HTTPWire",
+                "ObjectStorage",
                 "OriginClient",
+                "SharedTier",
                 "ContentCoding",
                 "TileArchive",
                 "TileCache",

@@ -330,6 +330,7 @@ package struct CacheTransaction: Sendable {
             from = .revalidated
         case .origin:
             if forwarding.candidate != nil { status.forwardStatus = metadata.response.status }
+        case .shared: status.answeredBy = "\(use.name)-shared"
         }
         return end([.give(news.candidate, status, from)])
     }

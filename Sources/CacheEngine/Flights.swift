@@ -33,6 +33,8 @@ package struct TileNews: Sendable {
         case confirmed
         /// The origin's answer.
         case origin
+        /// What another proxy of the fleet has brought.
+        case shared
     }
 
     package let candidate: Candidate

@@ -132,6 +132,16 @@ package enum Lookup: Sendable {
 }
 
 extension Candidate {
+    /// The same, stale since a time.
+    package func expired(at time: Timestamp) -> Candidate {
+        var metadata = entry.metadata
+        metadata.expires = min(metadata.expires, time)
+        let entry = TileEntry(
+            key: entry.key, blob: entry.blob, size: entry.size, metadata: metadata, lastUsed: entry.lastUsed,
+            recency: entry.recency, isPinned: entry.isPinned)
+        return Candidate(key: key, OpenedTile(entry: entry, body: body), choice, owner: owner)
+    }
+
     package convenience init(
         key: TileKey, _ tile: OpenedTile, _ choice: VariantChoice?, owner: HeldBody? = nil
     ) {

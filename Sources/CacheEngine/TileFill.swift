@@ -19,6 +19,9 @@ package struct TileFill: Sendable {
         case begin(looksAgain: Bool)
         /// The answer to ``Action/lookAgain``: whether there is something to serve.
         case looked(isEnough: Bool)
+        /// The answers to ``Action/askShared``: what others of the fleet know of the tile, fresh and whole, or nothing.
+        indirect case shared(TileMetadata, isAbsence: Bool)
+        case notShared
         /// The answer to ``Action/askQuestion``: whether the tile is left alone, and how many attempts those who wait allow.
         case question(OriginHealth.Wait?, attempts: Int)
         /// The answers to ``Action/prepare``: the request as the source wants it, or nothing.
@@ -65,6 +68,10 @@ package struct TileFill: Sendable {
     package enum Action: Sendable {
         /// Look into the tables once more.
         case lookAgain
+        /// Ask the tier that the proxies of a fleet share.
+        case askShared
+        /// Store what it has; ``Event/stored`` follows.
+        indirect case storeShared(TileMetadata, isAbsence: Bool)
         /// Ask whether the tile is left alone.
         case askQuestion
         /// Make the request, by the source's hook too.
@@ -123,6 +130,8 @@ package struct TileFill: Sendable {
     package enum End: Sendable {
         /// What is stored by now will do.
         case found
+        /// What the shared tier has: a tile, or that there is none.
+        indirect case shared(TileMetadata, isAbsence: Bool)
         /// The origin's answer: a tile, or that there is none.
         indirect case brought(AnswerRecord, isAbsence: Bool, Keeping)
         /// The origin says that what is stored still holds.
@@ -177,7 +186,8 @@ package struct TileFill: Sendable {
 
     // Boxed, so that a state is not copied field by field with each event.
     private indirect enum State {
-        case idle, looking, asking, preparing, pausing, over
+        case idle, looking, askingShared, asking, preparing, pausing, over
+        case storingShared(TileMetadata, isAbsence: Bool)
         case orderingHosts(HTTPRequest)
         case checkingTerms(HTTPRequest)
         case askingOrigin(HTTPRequest)
@@ -200,6 +210,8 @@ package struct TileFill: Sendable {
     private let isKept: Bool
     /// What any server may see of a request.
     private let harmless: Set<HTTPField.Name>
+    /// Whether there is a tier to ask before the origin.
+    private let asksShared: Bool
     private var state = State.idle
     private var attempt = 1
     private var redirects = 0
@@ -236,9 +248,10 @@ package struct TileFill: Sendable {
     ///   - isKept: Whether the answer is to be stored.
     ///   - harmless: The fields that go to other hosts too.
     ///   - group: The name under which failures of all its hosts are noted, for a source that has mirrors.
+    ///   - asksShared: Whether a fleet's shared tier is asked before the origin.
     package init(
         _ use: CacheUse, stored: TileMetadata?, isAbsence: Bool, isKept: Bool, harmless: Set<HTTPField.Name>,
-        group: String? = nil
+        group: String? = nil, asksShared: Bool = false
     ) {
         self.use = use
         self.stored = isKept && !isAbsence ? stored : nil
@@ -246,6 +259,7 @@ package struct TileFill: Sendable {
         self.isKept = isKept
         self.harmless = harmless
         self.group = group
+        self.asksShared = asksShared && isKept
     }
 
     /// Whether it is over.
@@ -266,7 +280,8 @@ package struct TileFill: Sendable {
             isAlone = mayGoOn && isKept
             return isAlone ? [] : end(.cancelled)
         // The answer is here: what is left to be done is done soon, and waits for nobody.
-        case (.deserted, .checking), (.deserted, .storing), (.deserted, .updating), (.deserted, .dropping):
+        case (.deserted, .checking), (.deserted, .storing), (.deserted, .updating), (.deserted, .dropping),
+            (.deserted, .storingShared):
             isAlone = true
             return []
         case (.deserted, _): return end(.cancelled)
@@ -275,12 +290,19 @@ package struct TileFill: Sendable {
             return []
         case (.overdue(let isHeard), .sent) where isAlone: return isHeard ? end(.cancelled) : leaveSilent()
         case (.begin(let looksAgain), .idle):
-            state = looksAgain ? .looking : .asking
-            return [looksAgain ? .lookAgain : .askQuestion]
+            guard looksAgain else { return ask() }
+            state = .looking
+            return [.lookAgain]
         case (.looked(isEnough: true), .looking): return end(.found)
-        case (.looked(isEnough: false), .looking):
+        case (.looked(isEnough: false), .looking): return ask()
+        case (.notShared, .askingShared):
             state = .asking
             return [.askQuestion]
+        case (.shared(let metadata, let isAbsence), .askingShared):
+            state = .storingShared(metadata, isAbsence: isAbsence)
+            return [.storeShared(metadata, isAbsence: isAbsence)]
+        case (.stored, .storingShared(let metadata, let isAbsence)):
+            return end(.shared(metadata, isAbsence: isAbsence))
         case (.question(let wait, _), .asking):
             if let wait { return end(.failed(.waiting(until: wait.until, wait.failure))) }
             state = .preparing
@@ -337,6 +359,12 @@ package struct TileFill: Sendable {
             return settle(.brought(record, isAbsence: isAbsence, .forbidden(host: host)))
         default: return []
         }
+    }
+
+    /// Asks the others of the fleet first, where there are some: a bucket costs less than an origin, and answers when that is away.
+    private mutating func ask() -> [Action] {
+        state = asksShared ? .askingShared : .asking
+        return [asksShared ? .askShared : .askQuestion]
     }
 
     private mutating func end(_ end: End) -> [Action] {

@@ -43,6 +43,8 @@ package struct CacheStatus: Hashable, Sendable, CustomStringConvertible {
     package var stored = false
     /// Whether it shared the answer of another request (§2.6).
     package var collapsed = false
+    /// The name of a cache between this one and the origin that has answered by a hit: its member comes first (§2).
+    package var answeredBy: String?
     /// More, in words (§2.8); what is not printable ASCII becomes `?`.
     package var detail: String?
 
@@ -51,7 +53,7 @@ package struct CacheStatus: Hashable, Sendable, CustomStringConvertible {
 
     /// The value of the field, or one more member for a field that is there already.
     package var description: String {
-        var text = item(cache)
+        var text = (answeredBy.map { item($0) + "; hit, " } ?? "") + item(cache)
         if hit { text += "; hit" }
         if let forward, !hit { text += "; fwd=" + forward.rawValue }
         if let forwardStatus, !hit { text += "; fwd-status=\(forwardStatus)" }

@@ -46,7 +46,7 @@ package struct S3Error: Error, Sendable, CustomStringConvertible {
     /// S3's own name of the error, such as `AccessDenied`, if the answer has one.
     package var serverCode: String?
 
-    init(_ code: Code, _ message: String, status: Int? = nil, serverCode: String? = nil) {
+    package init(_ code: Code, _ message: String, status: Int? = nil, serverCode: String? = nil) {
         (self.code, self.message, self.status, self.serverCode) = (code, message, status, serverCode)
     }
 

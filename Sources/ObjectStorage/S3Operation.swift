@@ -92,6 +92,12 @@ package struct S3Object: Sendable {
     package var entityTag: String?
     /// When it was answered, by the server's clock.
     package var date: Timestamp?
+
+    package init(
+        bytes: ByteBuffer, size: Int64?, metadata: S3Metadata, entityTag: String?, date: Timestamp?
+    ) {
+        (self.bytes, self.size, self.metadata, self.entityTag, self.date) = (bytes, size, metadata, entityTag, date)
+    }
 }
 
 /// What looking for an object finds.
@@ -150,6 +156,8 @@ package struct S3Written: Hashable, Sendable {
     package var entityTag: String?
     /// When it was answered, by the server's clock.
     package var date: Timestamp?
+
+    package init(entityTag: String?, date: Timestamp?) { (self.entityTag, self.date) = (entityTag, date) }
 }
 
 extension S3Operation where Answer == S3Written {

@@ -42,17 +42,23 @@ package struct Marks: Equatable, Sendable {
     ///
     /// - Parameter askedAt: By the bucket's clock.
     package func isExpired(_ key: TileKey, askedAt: Timestamp) -> Bool {
+        guard let tile = key.tile else { return false }
+        return staleSince(key.source, z: tile.z, x: tile.x, y: tile.y, askedAt: askedAt) != nil
+    }
+
+    /// Since when a tile is stale that the origin was asked for at a time, by the bucket's clock; `nil` if no mark is about it.
+    package func staleSince(_ source: SourceName, z: Int, x: Int, y: Int, askedAt: Timestamp) -> Timestamp? {
         // Mostly this is all.
-        guard latest > .distantPast, askedAt <= latest.adding(seconds: Self.slack), let tile = key.tile else {
-            return false
+        guard latest > .distantPast, askedAt <= latest.adding(seconds: Self.slack) else { return nil }
+        var since: Timestamp?
+        func note(_ time: Timestamp) {
+            guard time > .distantPast, askedAt <= time.adding(seconds: Self.slack) else { return }
+            since = min(since ?? time, time)
         }
-        func isBefore(_ time: Timestamp) -> Bool {
-            time > .distantPast && askedAt <= time.adding(seconds: Self.slack)
-        }
-        return isBefore(floor) || isBefore(Timestamp(seconds: Int64(epoch(of: key.source).seconds)))
-            || list.contains { mark in
-                mark.source == key.source && isBefore(mark.time) && mark.covers(z: tile.z, x: tile.x, y: tile.y)
-            }
+        note(floor)
+        note(Timestamp(seconds: Int64(epoch(of: source).seconds)))
+        for mark in list where mark.source == source && mark.covers(z: z, x: x, y: y) { note(mark.time) }
+        return since
     }
 
     /// Adds a mark, and drops what it makes needless.

@@ -4,7 +4,9 @@ import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
+import ObjectStorage
 import OriginClient
+import SharedTier
 import TileCache
 import TileStore
 
@@ -19,6 +21,8 @@ final class Parts: Sendable {
     /// The threads of all routes.
     let worker: StoreWorker
     private let tls: OriginTLS
+    /// The bucket that is shared with other proxies, and its client.
+    private let shared: (bucket: SharedBucket, client: S3Client)?
     private let transport: OriginTransport
     private let group: MultiThreadedEventLoopGroup
     private let logger: Logger
@@ -40,9 +44,14 @@ final class Parts: Sendable {
         // Counted on the loops that there are: making others takes descriptors, which may have run out.
         let failures = RepeatedFailures(logger) { pause, body in _ = group.next().scheduleTask(in: pause, body) }
         worker = StoreWorker(store: store)
+        do throws(ConfigError) {
+            shared = try configuration.shared.map { [tls, worker] wanted throws(ConfigError) in
+                try Self.share(wanted, group, tls, worker, failures)
+            }
+        } catch { throw ProxyService.Failure(status: 64, message: error.description) }
         tiles = TileService(
             table, store: store, origins: transport, statistics: statistics, configuration: configuration,
-            worker: worker, logger: logger, failures: failures)
+            worker: worker, shared: shared?.bucket, logger: logger, failures: failures)
         admin = AdminService(
             tiles: tiles, figures: CacheFigures(store: store), statistics: statistics, configuration: configuration)
         var settings = GenericSettings()
@@ -61,13 +70,29 @@ final class Parts: Sendable {
         }
     }
 
+    private static func share(
+        _ wanted: SharedConfiguration, _ group: MultiThreadedEventLoopGroup, _ tls: OriginTLS, _ worker: StoreWorker,
+        _ failures: RepeatedFailures
+    ) throws(ConfigError) -> (bucket: SharedBucket, client: S3Client) {
+        let parts = try wanted.parts { ConfigError(place: "configuration", key: "shared", $0) }
+        let clock = CacheClock.system
+        let client = S3Client(parts.bucket, parts.credentials, group: group, tls: tls, now: clock.now)
+        var settings = SharedBucket.Settings()
+        (settings.timeout, settings.writes) = (wanted.timeout, wanted.writes)
+        let bucket = SharedBucket(
+            client, parts.names, settings, group: group, computing: worker.computing, now: clock.now,
+            ticks: clock.ticks
+        ) { message, reason in failures.report(.warning, message, ["reason": "\(reason)"]) }
+        return (bucket, client)
+    }
+
     /// Makes ready to ask the servers of some sources.
     ///
     /// Blocks.
     /// - Throws: If the certificate authorities cannot be read.
     private func prepare(_ table: SourceTable) throws {
         // A server with http may redirect to one with https.
-        if !table.hosts.isEmpty { try tls.prepare() }
+        if !table.hosts.isEmpty || shared != nil { try tls.prepare() }
         transport.adopt(table.hosts)
     }
 
@@ -92,6 +117,7 @@ final class Parts: Sendable {
         ) {
             ProxyResponder.isGeneric($0, hasSources: !tiles.table.sources.isEmpty, ownsRoot: ownsRoot)
         }
+        shared?.bucket.start()
         let threads = configuration.threads
         return try await HTTPServer.start(server, on: group) { [self] loop, time in
             let ready = ReadyAnswers(generic.store, time: time, bytes: ReadyAnswers.budget / threads)
@@ -135,6 +161,9 @@ final class Parts: Sendable {
             responder.eventLoop.execute { responder.value.giveUpFills() }
         }
         try await generic.quiesce(grace: TimeAmount(patience))
+        // What was read for the others is on its way to them by now.
+        await shared?.bucket.drain(within: max(.seconds(1), end - .now))
+        await shared?.client.shutdown()
         let unfinished = await worker.shutdown(within: max(.seconds(1), end - .now))
         await transport.shutdown()
         guard unfinished == StoreWorker.Unfinished() else {

@@ -62,6 +62,12 @@ struct Serve: AsyncParsableCommand {
             valueName: "file"))
     var certificateAuthorities: String?
 
+    @Option(
+        help: ArgumentHelp(
+            "A bucket to share with other proxies; its keys are in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
+            valueName: "http(s)://host/bucket[/prefix]"))
+    var shared: String?
+
     @Option(help: "Event loops; each is a thread (default: 1).", transform: ArgumentValues.number(1...64))
     var threads: Int?
 
@@ -92,6 +98,10 @@ struct Serve: AsyncParsableCommand {
         configuration.memoryBytes = memory ?? configuration.memoryBytes
         configuration.threads = threads ?? configuration.threads
         configuration.certificateAuthorities = certificateAuthorities ?? configuration.certificateAuthorities
+        if let shared {
+            configuration.shared = SharedConfiguration(url: shared)
+            _ = try configuration.shared?.parts { ConfigError(place: "--shared", $0) }
+        }
         if let accessLog { configuration.accessLog = ProxyConfiguration.AccessLog(path: accessLog) }
         for source in try ArgumentValues.sources(sources) {
             configuration.sources.removeAll { $0.name == source.name }

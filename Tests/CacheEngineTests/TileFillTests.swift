@@ -10,6 +10,8 @@ extension TileFill.Action {
     var word: String {
         switch self {
         case .lookAgain: "look again"
+        case .askShared: "shared?"
+        case .storeShared(_, let isAbsence): isAbsence ? "store shared absence" : "store shared"
         case .askQuestion: "tile?"
         case .prepare: "prepare"
         case .checkTerms(let host): "terms of \(host)?"
@@ -55,6 +57,7 @@ extension TileFill.End {
         case .found: "found"
         case .brought(_, let isAbsence, let keeping): (isAbsence ? "absent " : "tile ") + "\(keeping)"
         case .confirmed: "confirmed"
+        case .shared(_, let isAbsence): isAbsence ? "shared absence" : "shared"
         case .failed(.waiting): "waiting"
         case .failed(.hook): "hook"
         case .failed(.forbidden): "forbidden"
@@ -79,14 +82,16 @@ struct TileFillTests {
         tiles: .shared, absent: 3600, staleOnError: 0, storedBodyBytes: 1000, name: "test")
 
     private static func fill(
-        stored tag: String? = nil, isAbsence: Bool = false, isKept: Bool = true, group: String? = nil
+        stored tag: String? = nil, isAbsence: Bool = false, isKept: Bool = true, group: String? = nil,
+        asksShared: Bool = false
     ) -> TileFill {
         let stored = tag.map {
             TileMetadata(
                 response: ResponseFields(), etag: $0, storedAt: Timestamp(now), expires: Timestamp(now))
         }
         return TileFill(
-            use, stored: stored, isAbsence: isAbsence, isKept: isKept, harmless: [.ifNoneMatch], group: group)
+            use, stored: stored, isAbsence: isAbsence, isKept: isKept, harmless: [.ifNoneMatch], group: group,
+            asksShared: asksShared)
     }
 
     private func run(_ events: [Event]) -> [String] { run(Self.fill(), events) }
@@ -107,6 +112,31 @@ struct TileFillTests {
 
     private func answer(_ status: Int, _ fields: HTTPFields = [:], bytes: Int = 5) -> Event {
         .answer(HTTPResponse(status: .init(code: status), headerFields: fields), bytes: bytes, requestedAt: Self.now)
+    }
+
+    /// The tier that a fleet shares is asked before the origin, and whatever becomes of that the origin is there.
+    @Test func othersAreAskedFirst() {
+        func fill(isKept: Bool = true) -> TileFill { Self.fill(isKept: isKept, asksShared: true) }
+        let tile = TileMetadata(
+            response: ResponseFields(), storedAt: Timestamp(Self.now), expires: Timestamp(Self.now))
+        let looks: [Event] = [.begin(looksAgain: true), .looked(isEnough: false)]
+        #expect(
+            run(fill(), looks + [.shared(tile, isAbsence: false), .stored])
+                == ["look again", "shared?", "store shared", "end: shared"])
+        #expect(
+            run(fill(), [.begin(looksAgain: false), .shared(tile, isAbsence: true), .stored])
+                == ["shared?", "store shared absence", "end: shared absence"])
+        #expect(
+            run(fill(), looks + [.notShared, .question(nil, attempts: 1)])
+                == ["look again", "shared?", "tile?", "prepare"])
+        #expect(run(fill(), looks + [.deserted(mayGoOn: true)]).last == "end: cancelled")
+        #expect(run(fill(), looks + [.cancelled]).last == "end: cancelled")
+        // What is here already is stored for those who come later.
+        #expect(
+            run(fill(), looks + [.shared(tile, isAbsence: false), .deserted(mayGoOn: false), .stored]).last
+                == "end: shared")
+        // An answer that is not to be kept is nobody else's either.
+        #expect(run(fill(isKept: false), [.begin(looksAgain: false)]) == ["tile?"])
     }
 
     @Test func aTileIsStoredOnceItHasBeenChecked() {
@@ -425,6 +455,9 @@ struct TileFillTests {
         let wait = OriginHealth.Wait(until: UInt64(random.below(9)) * 1_000_000_000, failure: .status(503))
         switch action {
         case .lookAgain: return .looked(isEnough: random.oneIn(8))
+        case .askShared:
+            let tile = TileMetadata(response: ResponseFields(), storedAt: Timestamp(now), expires: Timestamp(now))
+            return random.oneIn(3) ? .shared(tile, isAbsence: random.oneIn(2)) : .notShared
         case .askQuestion: return .question(random.oneIn(3) ? wait : nil, attempts: 1 + random.below(3))
         case .prepare: return random.oneIn(10) ? .hookFailed : .prepared(request)
         case .checkTerms: return .terms(isAllowed: !random.oneIn(10))
@@ -451,7 +484,7 @@ struct TileFillTests {
                 HTTPResponse(status: .init(code: status), headerFields: fields), bytes: random.pick([0, 5, 2000]),
                 requestedAt: now)
         case .check: return .checked(objection: random.oneIn(4) ? "a page" : nil)
-        case .store, .update, .drop: return .stored
+        case .store, .storeShared, .update, .drop: return .stored
         case .pause: return .paused
         case .giveSlot, .abandonProbe, .reportClock, .forgetHeld, .judge, .judgeHost, .abandonHostProbe, .countFailover,
             .end:
@@ -465,7 +498,7 @@ struct TileFillTests {
         let isMirrored = random.oneIn(2)
         var fill = fill(
             stored: random.oneIn(2) ? "\"1\"" : nil, isAbsence: random.oneIn(4), isKept: !random.oneIn(4),
-            group: isMirrored ? "group" : nil)
+            group: isMirrored ? "group" : nil, asksShared: random.oneIn(2))
         var event: Event? = .begin(looksAgain: random.oneIn(2))
         var (slots, probes, sends, unjudged, ends, checked) = (0, 0, 0, 0, 0, false)
         var (hostProbes, isAlone, ticks) = (0, false, UInt64(0))

@@ -121,6 +121,9 @@ private struct FetchRun {
         case .lookAgain:
             found = try await landedMeanwhile()
             return .looked(isEnough: found != nil)
+        // A fleet is of proxies.
+        case .askShared: return .notShared
+        case .storeShared: return .stored
         case .askQuestion:
             let attempts = max(order.source.attempts, ticket.terms.attempts)
             return .question(cache.wait(for: order.key), attempts: attempts)
@@ -326,6 +329,9 @@ private struct FetchRun {
                 key: order.key, data: order.stored?.data, record.intent.metadata, origin: .revalidated)
             tile.notStored = notStored
             return tile
+        // No fill of an app asks a fleet.
+        case .shared(let metadata, _):
+            return CachedTile(key: order.key, data: nil, metadata, origin: .network)
         case .failed(let failure):
             throw FetchFailure(failure, key: order.key, known: error, now: cache.clock.ticks())
         case .cancelled: throw CancellationError()

@@ -59,6 +59,7 @@ extension ProxyConfiguration {
             case "accessLog": accessLog = try Self.accessLog(node)
             case "log": try readLog(node)
             case "limits": try readLimits(node)
+            case "shared": shared = try Self.shared(node, secrets)
             case "sources":
                 for (name, source) in try node.members() {
                     let read = try SourceConfiguration(name, source, secrets)
@@ -80,13 +81,40 @@ extension ProxyConfiguration {
     private static let keys = [
         "cache", "listen", "threads", "capacity", "entries", "memory", "durability", "publicURL", "hosts",
         "userAgent", "certificateAuthorities", "page", "leaflet", "metrics", "trustedProxies", "accessLog", "log",
-        "limits", "sources",
-        "upstreams",
+        "limits", "shared", "sources", "upstreams",
     ]
 
     private static func host(_ text: String) -> String? {
         let isOne = !text.contains(":") && Array(text.utf8).withUnsafeBytes(RequestTarget.isAuthority)
         return isOne ? text : nil
+    }
+
+    private static func shared(
+        _ node: ConfigNode, _ secrets: SecretPlaces
+    ) throws(ConfigError) -> SharedConfiguration {
+        var shared = SharedConfiguration(url: "", places: secrets)
+        for (name, value) in try node.members() {
+            switch name {
+            case "s3": shared.url = try value.text()
+            case "region": shared.region = try value.text()
+            case "accessKey": shared.accessKey = try value.secret(secrets, plainIsFine: false)
+            case "secretKey": shared.secretKey = try value.secret(secrets, plainIsFine: false)
+            case "sessionToken": shared.sessionToken = try value.secret(secrets, plainIsFine: false)
+            case "addressing": shared.isVirtualHost = try value.choice(["path": false, "virtual-host": true])
+            case "timeout":
+                shared.timeout = try value.boundedTime()
+                guard shared.timeout <= .seconds(1) else { throw value.fail("expected at most 1s") }
+            case "write": shared.writes = try value.truth()
+            default:
+                try node.unknown(
+                    name, value,
+                    [
+                        "s3", "region", "accessKey", "secretKey", "sessionToken", "addressing", "timeout", "write",
+                    ])
+            }
+        }
+        _ = try shared.parts(or: node.fail)
+        return shared
     }
 
     private static func accessLog(_ node: ConfigNode) throws(ConfigError) -> AccessLog {
@@ -135,7 +163,7 @@ extension SourceConfiguration {
     fileprivate static let keys = [
         "template", "mirrors", "subdomains", "values", "zooms", "overzoom", "bbox", "tileSize", "format", "kind",
         "title",
-        "attribution", "cors", "headers", "ttl", "offline", "bodyLimit", "timeout", "attempts",
+        "attribution", "cors", "headers", "ttl", "offline", "shared", "bodyLimit", "timeout", "attempts",
     ]
 
     fileprivate init(_ name: String, _ node: ConfigNode, _ secrets: SecretPlaces) throws(ConfigError) {
@@ -176,6 +204,7 @@ extension SourceConfiguration {
         case "headers": headers = try value.secretFields(secrets)
         case "ttl": try readLifetimes(value)
         case "offline": isAlwaysOffline = try value.choice(["allowed": false, "always": true])
+        case "shared": isShared = try value.truth()
         case "bodyLimit": bodyLimit = try value.boundedSize(1...1 << 30)
         case "timeout": timeout = try value.boundedTime()
         case "attempts": attempts = try value.integer(1...10)

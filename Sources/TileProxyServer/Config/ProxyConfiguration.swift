@@ -67,6 +67,8 @@ package struct ProxyConfiguration: Hashable, Sendable {
     package var logLevel = "info"
     package var logFormat = LogFormat.text
     package var limits = Limits()
+    /// The bucket that is shared with other proxies, if there is one.
+    package var shared: SharedConfiguration?
     package var sources: [SourceConfiguration] = []
     package var routes: [ProxyRoute] = []
 
@@ -115,6 +117,7 @@ package struct ProxyConfiguration: Hashable, Sendable {
         compare("hosts", \.hosts)
         compare("certificateAuthorities", \.certificateAuthorities)
         compare("limits", \.limits)
+        compare("shared", \.shared)
         compare("upstreams", \.routes)
         compare("page") { [$0.hasPage, $0.hasMetrics] }
         compare("leaflet", \.leaflet)

@@ -56,6 +56,8 @@ package struct SourceConfiguration: Hashable, Sendable {
     package var lifetimes = LifetimeRules()
     /// Whether stale tiles are served at any age when the server cannot be asked.
     package var isAlwaysOffline = false
+    /// Whether its tiles go to the fleet's bucket; `nil` for what its headers and lifetimes allow.
+    package var isShared: Bool?
     /// No larger body is read.
     package var bodyLimit = 16 << 20
     /// How long a request may take.

@@ -1,10 +1,13 @@
+import SharedTier
 import TileStore
 
 /// The figures in Prometheus's text format (version 0.0.4); the names are explained in Docs/operations.md.
 struct PrometheusText {
     private(set) var text = ""
 
-    init(_ figures: Statistics.Snapshot, store: StoreStatistics?, evicted: RemovalReport) {
+    init(
+        _ figures: Statistics.Snapshot, store: StoreStatistics?, evicted: RemovalReport, shared: SharedFigures? = nil
+    ) {
         requests(figures)
         upstream(figures)
         add("refused_messages_total", "counter", "Messages that broke the rules of HTTP or a limit.") {
@@ -32,7 +35,31 @@ struct PrometheusText {
         add("evicted_bytes_total", "counter", "Allocated bytes that this process evicted.") {
             $0.line("", evicted.freedBytes)
         }
+        if let shared { self.shared(shared) }
         if let store { self.store(store) }
+    }
+
+    private mutating func shared(_ figures: SharedFigures) {
+        add("shared_looks_total", "counter", "Looks into the fleet's bucket, by what came of them.") {
+            $0.line("result=\"hit\"", figures.hits)
+            $0.line("result=\"miss\"", figures.misses)
+            $0.line("result=\"skipped\"", figures.skipped)
+        }
+        add("shared_errors_total", "counter", "Looks and writes of the fleet's bucket that failed.") {
+            $0.line("", figures.errors)
+        }
+        add("shared_stores_total", "counter", "Tiles written to the fleet's bucket.") { $0.line("", figures.stores) }
+        add("shared_dropped_total", "counter", "Tiles that were not written to the fleet's bucket.") {
+            $0.line("", figures.dropped)
+        }
+        add("shared_waiting", "gauge", "Tiles that wait to be written to the fleet's bucket.") {
+            $0.line("", figures.waiting)
+        }
+        add("shared_open", "gauge", "Whether the fleet's bucket is left alone.") { $0.line("", figures.isOpen ? 1 : 0) }
+        add("shared_milliseconds_total", "counter", "How long looks took that were answered.") {
+            $0.line("", Int(figures.seconds * 1000))
+        }
+        add("shared_answers_total", "counter", "Looks that were answered.") { $0.line("", figures.answers) }
     }
 
     private mutating func requests(_ figures: Statistics.Snapshot) {

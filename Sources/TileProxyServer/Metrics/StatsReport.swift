@@ -1,3 +1,4 @@
+import SharedTier
 import TileCache
 import TileStore
 
@@ -60,6 +61,19 @@ struct StatsReport: Encodable {
         var evictedBytes: Int
     }
 
+    struct Shared: Encodable {
+        var hits: Int
+        var misses: Int
+        var errors: Int
+        var skipped: Int
+        var stores: Int
+        var dropped: Int
+        var waiting: Int
+        /// Seconds that an answer took on average.
+        var mean: Double?
+        var state: String
+    }
+
     var version = LibraryVersion.text
     var startedAt: String
     var now: String
@@ -72,18 +86,25 @@ struct StatsReport: Encodable {
     var genericHits = 0
     var refusedMessages: Int
     var notStored: Int
+    var shared: Shared?
     var cache: Cache?
     var sources: [Source] = []
 
     init(
         _ table: SourceTable, _ figures: Statistics.Snapshot, store: StoreStatistics?, evicted: RemovalReport,
-        now: Timestamp
+        shared: SharedFigures? = nil, now: Timestamp
     ) {
         startedAt = figures.startedAt.description
         self.now = now.description
         uptime = Int(clamping: max(0, now.seconds &- figures.startedAt.seconds))
         refusedMessages = figures.refusedMessages
         notStored = figures.notStored
+        self.shared = shared.map {
+            Shared(
+                hits: $0.hits, misses: $0.misses, errors: $0.errors, skipped: $0.skipped, stores: $0.stores,
+                dropped: $0.dropped, waiting: $0.waiting, mean: $0.answers == 0 ? nil : $0.seconds / Double($0.answers),
+                state: $0.isOpen ? "open" : "ok")
+        }
         genericRequests = figures.other.requests
         genericHits = figures.other.hits + figures.other.stale + figures.other.revalidated
         cache = store.map { store in

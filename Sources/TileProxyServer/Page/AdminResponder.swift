@@ -3,6 +3,7 @@ package import HTTPListener
 import HTTPTypes
 import HTTPWire
 package import NIOCore
+import SharedTier
 import TileCache
 import TileStore
 
@@ -111,14 +112,18 @@ package final class AdminResponder {
             let service = me.service
             let report = StatsReport(
                 service.tiles.table, service.statistics.snapshot, store: store, evicted: service.evicted,
-                now: Timestamp(seconds: me.time.now.seconds))
+                shared: service.tiles.shared?.figures, now: Timestamp(seconds: me.time.now.seconds))
             me.reply(exchange, 200, "application/json", JSONText.of(report))
         }
     }
 
     private func metrics(_ exchange: Exchange) {
         withFigures(exchange) { me, store in
-            let text = PrometheusText(me.service.statistics.snapshot, store: store, evicted: me.service.evicted).text
+            let service = me.service
+            let text = PrometheusText(
+                service.statistics.snapshot, store: store, evicted: service.evicted,
+                shared: service.tiles.shared?.figures
+            ).text
             me.reply(exchange, 200, "text/plain; version=0.0.4; charset=utf-8", text)
         }
     }

@@ -71,16 +71,18 @@ package final class ReadyAnswers {
     // MARK: Tiles
 
     /// Answers a request for a tile; `nil`, with nothing written, if it has to take the long way.
+    ///
+    /// - Parameter isExpired: Whether others have said that a tile that was stored at a time is stale.
     @inline(__always)
     func answer(
         _ request: RequestHead, _ answering: borrowing Answering, _ key: KnownKey, of source: ServedSource,
-        into buffer: inout ByteBuffer
+        into buffer: inout ByteBuffer, unless isExpired: (_ storedAt: Timestamp) -> Bool = { _ in false }
     ) -> Answered? {
         guard bound > 0, let wish = wish(request) else { return nil }
         let now = time.now
         // What the store cannot tell at once is for the long way, errors included.
         guard var entry = try? store.find(key, at: Timestamp(seconds: now.seconds), tag: tagRoom),
-            entry.size <= Self.largestBody, let head = head(of: &entry, key, source, now)
+            entry.size <= Self.largestBody, !isExpired(entry.storedAt), let head = head(of: &entry, key, source, now)
         else { return nil }
         return answer(request, answering, wish, entry, head, now, into: &buffer)
     }

@@ -2,6 +2,7 @@ import CacheEngine
 import HTTPCaching
 import HTTPTypes
 import OriginClient
+import SharedTier
 import TileCache
 package import TileStore
 
@@ -23,6 +24,8 @@ package final class ServedSource: Sendable {
     let tiles: TileSource
     /// The use of the engine for its tiles.
     let use: CacheUse
+    /// As the fleet knows it; `nil` if nothing of it is shared.
+    let shared: SharedSource?
     /// The servers that stand for the template's.
     let mirrors: [OriginHost]
     /// The name under which failures of all its hosts are noted, if it has mirrors.
@@ -79,6 +82,7 @@ package final class ServedSource: Sendable {
         self.configuration = configuration
         self.tiles = tiles
         use = tiles.use(.shared, name: "tileproxy")
+        shared = configuration.sharedSource
         mirrors = configuration.mirrors.compactMap { OriginHost($0) }
         hostGroup = configuration.mirrors.isEmpty ? nil : "the hosts of \(configuration.name) (\(generation))"
         usesScale = tiles.template.usesScale

@@ -4,6 +4,7 @@ import HTTPCaching
 import HTTPListener
 import HTTPTypes
 import NIOCore
+import SharedTier
 import TileCache
 import TileStore
 
@@ -33,6 +34,9 @@ final class TileAsking: @unchecked Sendable {
     private var place: (origin: String, number: UInt64)?
     /// The number of that wait among those that have a limit.
     private var waitLimit: UInt64?
+    /// The look into the bucket that is shared that is under way, and what it has brought.
+    private var look: SharedLook?
+    private var shared: SharedTile?
     /// Where it has a slot, or waits for one.
     private var slotHost = ""
     /// The request that is out.
@@ -78,7 +82,7 @@ final class TileAsking: @unchecked Sendable {
         let isAbsence = if case .some(.none) = stored?.body { true } else { false }
         fill = TileFill(
             source.use, stored: stored?.entry.metadata, isAbsence: isAbsence, isKept: true, harmless: .harmless,
-            group: source.hostGroup)
+            group: source.hostGroup, asksShared: tiles.service.shared != nil && source.shared != nil)
     }
 
     private var service: TileService { tiles.service }
@@ -152,6 +156,10 @@ final class TileAsking: @unchecked Sendable {
     private func perform(_ action: TileFill.Action) {
         switch action {
         case .lookAgain: take(.looked(isEnough: hasLanded()))
+        case .askShared: askShared()
+        case .storeShared(let metadata, let isAbsence):
+            guard mayStore() else { return take(.stored) }
+            carryOut(.put(isAbsence ? .none : shared?.body.map { .hashed($0) } ?? .none, metadata))
         case .askQuestion:
             let wait = service.health.wait(for: ticket.key.hashValue)
             take(.question(wait, attempts: source.tiles.attempts))
@@ -184,7 +192,7 @@ final class TileAsking: @unchecked Sendable {
         case .store(let record, let isAbsence):
             guard mayStore() else { return take(.stored) }
             let body: PutBody = isAbsence ? .none : hashed.map { .hashed($0) } ?? .memory(answer.body)
-            carryOut(.put(body, record.intent.metadata))
+            carryOut(.put(body, unlessExpired(record.intent.metadata)))
         case .update(let record):
             guard let stored, mayStore() else { return take(.stored) }
             carryOut(.update(stored, record, isHeld: isHeld))
@@ -217,6 +225,75 @@ final class TileAsking: @unchecked Sendable {
             // Nobody cancels it; an event that comes too late changes nothing.
             try? await clock.sleep(pause)
             loop.execute { self.take(.paused) }
+        }
+    }
+
+    // MARK: The shared tier
+
+    private func askShared() {
+        guard let bucket = service.shared, let place = source.shared else { return take(.notShared) }
+        let limit = source.tiles.bodyLimit
+        look = bucket.look(key, place, limit: limit, on: tiles.loop) { tile in
+            self.look = nil
+            // What is stored here was as new, and is stale all the same: somebody has expired it here.
+            guard let tile, self.stored.map({ $0.entry.metadata.storedAt < tile.metadata.storedAt }) ?? true else {
+                return self.take(.notShared)
+            }
+            self.shared = tile
+            self.answer.body = tile.body?.data ?? Data()
+            self.take(.shared(tile.metadata, isAbsence: tile.body == nil))
+        }
+    }
+
+    /// What an answer says, stale if the fleet has expired the tile since the origin was asked.
+    private func unlessExpired(_ metadata: TileMetadata) -> TileMetadata {
+        guard let bucket = service.shared, let tile = key.tile,
+            let since = bucket.staleSince(key.source, z: tile.z, x: tile.x, y: tile.y, storedAt: askedAt)
+        else { return metadata }
+        var metadata = metadata
+        metadata.expires = min(metadata.expires, since)
+        return metadata
+    }
+
+    /// When the request was sent that was answered.
+    private var askedAt: Timestamp {
+        let now = Timestamp(seconds: tiles.time.now.seconds)
+        return now.adding(seconds: -Int64(clamping: (service.clock.ticks() &- sentAt) / 1_000_000_000))
+    }
+
+    /// Has what the origin said written for the other proxies.
+    private func tellOthers(_ end: TileFill.End) {
+        guard let bucket = service.shared, let place = source.shared, tiles.isCurrent(source) else { return }
+        let (key, askedAt) = (key, askedAt)
+        @Sendable func write(_ metadata: TileMetadata, _ blob: BlobDigest?, _ data: Data) {
+            var metadata = metadata
+            metadata.storedAt = min(metadata.storedAt, askedAt)
+            bucket.write(key, metadata, blob, ByteBuffer(bytes: data), of: place)
+        }
+        switch end {
+        case .brought(let record, let isAbsence, .kept):
+            guard !isAbsence else { return write(record.intent.metadata, nil, Data()) }
+            let name = hashed?.digest ?? blob ?? answer.body.withUnsafeBytes { BlobDigest(hashing: $0) }
+            write(record.intent.metadata, name, answer.body)
+        case .confirmed(let record) where found == nil && record.isStorable:
+            let metadata = record.intent.metadata
+            switch stored?.body {
+            case .some(.none): write(metadata, nil, Data())
+            case .memory(let data):
+                guard let name = stored?.entry.blob else { return }
+                write(metadata, name, data)
+            case .file(let file):
+                guard let name = stored?.entry.blob else { return }
+                service.worker.read(on: tiles.loop) { _ in
+                    try StoredBody.file(file).data() ?? Data()
+                } then: { result in
+                    // What cannot be read is told by whoever wants to serve it.
+                    if case .success(let data) = result { write(metadata, name, data) }
+                }
+            case nil: break
+            }
+        case .brought(_, _, .forbidden): bucket.forget(key, of: place)
+        default: break
         }
     }
 
@@ -401,7 +478,10 @@ final class TileAsking: @unchecked Sendable {
             service.statistics.upstream(source.name) { $0.requests += 1 }
         }
         call = nil
+        look?.cancel()
+        look = nil
         endLoneTime()
+        tellOthers(end)
         service.flights.land(ticket, news(of: end))
     }
 
@@ -409,7 +489,10 @@ final class TileAsking: @unchecked Sendable {
         switch end {
         case .found: return found.map { .tile(TileNews($0, .found, isStored: true)) } ?? .again
         case .brought(let record, let isAbsence, let keeping):
-            return brought(record.intent.metadata, isAbsence: isAbsence, isStored: isStored && keeping == .kept)
+            return brought(
+                record.intent.metadata, isAbsence: isAbsence, .origin, isStored: isStored && keeping == .kept)
+        case .shared(let metadata, let isAbsence):
+            return brought(metadata, isAbsence: isAbsence, .shared, isStored: isStored)
         case .confirmed(let record):
             if let found { return .tile(TileNews(found, .confirmed, isStored: true)) }
             let candidate = Candidate(
@@ -420,7 +503,9 @@ final class TileAsking: @unchecked Sendable {
         }
     }
 
-    private func brought(_ metadata: TileMetadata, isAbsence: Bool, isStored: Bool) -> FillEnd {
+    private func brought(
+        _ metadata: TileMetadata, isAbsence: Bool, _ from: TileNews.Source, isStored: Bool
+    ) -> FillEnd {
         var (body, owner) = (StoredBody.none, HeldBody?.none)
         if let file {
             body = file
@@ -434,7 +519,7 @@ final class TileAsking: @unchecked Sendable {
             if blob == nil, metadata.etag == nil { blob = answer.body.withUnsafeBytes { BlobDigest(hashing: $0) } }
         }
         let candidate = Candidate(tile: key, metadata, body, owner, blob: isAbsence ? nil : blob)
-        return .tile(TileNews(candidate, .origin, isStored: isStored))
+        return .tile(TileNews(candidate, from, isStored: isStored))
     }
 
     /// Tells an operator of it.

@@ -2,6 +2,7 @@ import CacheEngine
 import HTTPListener
 import HTTPTypes
 import NIOCore
+import SharedTier
 import TileCache
 import TileStore
 
@@ -71,8 +72,19 @@ final class TileLoop {
         }
     }
 
-    /// The newer of what is stored and what is held.
+    /// The newer of what is stored and what is held; stale if the fleet has expired it since.
     func newest(_ key: TileKey, _ stored: OpenedTile?) -> Found {
+        var found = latest(key, stored)
+        if let shared = service.shared, let tile = key.tile, case .found(let candidate) = found.lookup,
+            let since = shared.staleSince(
+                key.source, z: tile.z, x: tile.x, y: tile.y, storedAt: candidate.entry.metadata.storedAt)
+        {
+            found.lookup = .found(candidate.expired(at: since))
+        }
+        return found
+    }
+
+    private func latest(_ key: TileKey, _ stored: OpenedTile?) -> Found {
         guard let held = service.held.tile(key),
             held.entry.metadata.storedAt >= stored?.entry.metadata.storedAt ?? .distantPast
         else { return Found(lookup: stored.map { .found(Candidate(key: key, $0, nil)) } ?? .miss) }

@@ -5,6 +5,7 @@ import HTTPTypes
 import HTTPWire
 import Logging
 package import NIOCore
+import SharedTier
 import TileCache
 import TileStore
 
@@ -105,7 +106,16 @@ package final class TileResponder {
             !found.source.overzooms(found.path.z)
         else { return nil }
         let key = sibling.tile(z: found.path.z, x: found.path.x, y: found.path.y)
-        guard let answered = ready.answer(request, answering, key, of: found.source, into: &buffer) else { return nil }
+        let answered =
+            if let shared = service.shared {
+                ready.answer(request, answering, key, of: found.source, into: &buffer) { storedAt in
+                    let path = found.path
+                    let since = shared.staleSince(
+                        found.source.name, z: path.z, x: path.x, y: path.y, storedAt: storedAt)
+                    return since != nil
+                }
+            } else { ready.answer(request, answering, key, of: found.source, into: &buffer) }
+        guard let answered else { return nil }
         stripes[found.source.index].add(answered.cache, status: answered.status, bytes: answered.bodyBytes)
         return answered
     }

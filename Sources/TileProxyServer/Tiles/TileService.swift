@@ -1,6 +1,7 @@
 import CacheEngine
 import Logging
 import NIOCore
+import SharedTier
 import TileCache
 import TileImaging
 package import TileStore
@@ -22,6 +23,8 @@ package final class TileService: Sendable {
     let slots: OriginSlots
     /// What failed lately: servers, and single tiles.
     let health: OriginHealth
+    /// The bucket that is shared with other proxies, if there is one.
+    let shared: SharedBucket?
     /// Tiles that could not be stored: at least four of the largest that a source allows by default.
     let held: HeldTiles
     let clock: CacheClock
@@ -43,10 +46,11 @@ package final class TileService: Sendable {
     ///   - clock: For the cache, and to time origins by.
     ///   - lonePatience: How long a fill may go on that nobody waits for.
     ///   - worker: The threads of the proxy; `nil` for some of its own.
+    ///   - shared: The tier that it asks before origins.
     init(
         _ table: SourceTable, store: TileStore, origins: any TileOrigins, statistics: Statistics,
         configuration: ProxyConfiguration = ProxyConfiguration(), clock: CacheClock = .system,
-        lonePatience: TimeAmount = .seconds(30), worker: StoreWorker? = nil,
+        lonePatience: TimeAmount = .seconds(30), worker: StoreWorker? = nil, shared: SharedBucket? = nil,
         logger: Logger = Logger(label: "tileproxy"), failures: RepeatedFailures? = nil
     ) {
         self.store = store
@@ -54,6 +58,7 @@ package final class TileService: Sendable {
         self.statistics = statistics
         self.logger = logger
         self.clock = clock
+        self.shared = shared
         current = Locked(table)
         let worker = worker ?? StoreWorker(store: store)
         self.worker = worker

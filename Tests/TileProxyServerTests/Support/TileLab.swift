@@ -1,3 +1,4 @@
+import CacheEngine
 import Foundation
 import HTTPCaching
 import HTTPListener
@@ -5,9 +6,12 @@ import HTTPTypes
 import Logging
 import NIOCore
 import NIOPosix
+import ObjectStorage
 import OriginClient
+import SharedTier
 import TileCache
 import TileCacheNIO
+import TileCacheTesting
 import TileStore
 import TileStoreTesting
 
@@ -85,6 +89,8 @@ final class TileLab: Sendable {
     let admin: AdminService
     let statistics: Statistics
     let server: HTTPServer
+    /// What it shares with others; its index is read when a test says so.
+    let shared: SharedBucket?
     private let client: AsyncHTTPClientTransport
     private let responders: Locked<[NIOLoopBound<ProxyResponder>]>
 
@@ -96,7 +102,8 @@ final class TileLab: Sendable {
     init(
         _ sources: [SourceConfiguration], loops: Int = 1, files: SimulatedFileSystem? = nil,
         logger: Logger = Logger(label: "test"), transport: (any TileOrigins)? = nil,
-        publicURL: String? = nil, lonePatience: TimeAmount = .hours(1),
+        publicURL: String? = nil, lonePatience: TimeAmount = .hours(1), bucket: (any SharedObjects)? = nil,
+        timeout: Duration = .seconds(3600),
         origin answer: @escaping @Sendable (HTTPRequest) async throws -> Answer
     ) async throws {
         origin = Origin(answer)
@@ -115,9 +122,16 @@ final class TileLab: Sendable {
             sleep: { manual.advance(nanoseconds: UInt64($0 / .nanoseconds(1))) },
             random: { 7 })
         statistics = Statistics(startedAt: manual.now)
+        shared = bucket.map { bucket in
+            var settings = SharedBucket.Settings()
+            settings.timeout = timeout
+            return SharedBucket(
+                bucket, ObjectNames(prefix: ""), settings, group: MultiThreadedEventLoopGroup.singleton,
+                computing: BlockingPool(threads: 1), now: { manual.now }, ticks: { manual.ticks })
+        }
         service = TileService(
             try SourceTable(configuration), store: store, origins: transport ?? origin, statistics: statistics,
-            configuration: configuration, clock: times, lonePatience: lonePatience, logger: logger)
+            configuration: configuration, clock: times, lonePatience: lonePatience, shared: shared, logger: logger)
         admin = AdminService(
             tiles: service, figures: CacheFigures(store: store), statistics: statistics, configuration: configuration)
         var settings = HTTPServer.Configuration()

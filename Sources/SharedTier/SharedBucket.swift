@@ -1,0 +1,509 @@
+package import CacheEngine
+package import NIOCore
+import ObjectStorage
+package import TileStore
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// The tier that the proxies of a fleet share: a bucket with an object for each tile, and an index of what is stale.
+///
+/// Never in the way: a look takes ``Settings/timeout`` at most, and a bucket that has failed some times in a row is left alone
+/// for a while. What is written waits in a bounded queue, and nobody waits for it. Without a recent index nothing is taken from the
+/// bucket: it could be what has been expired since.
+package final class SharedBucket: Sendable {
+    package struct Settings: Sendable {
+        /// How long a look may take, last byte and connecting included.
+        package var timeout = Duration.milliseconds(500)
+        /// Whether tiles are written.
+        package var writes = true
+        /// How long after one answer about the index it is asked for again.
+        package var interval = Duration.seconds(2)
+        /// What waits to be written.
+        package var queue = WriteQueue<Write>.Limits()
+
+        package init() {}
+    }
+
+    /// A tile that is to be written.
+    package struct Write: Sendable {
+        fileprivate let entry: SharedEntry
+        fileprivate let bytes: ByteBuffer
+    }
+
+    private struct State {
+        /// Apart, so that a bucket that is full, or may only be read, is still read.
+        var reads = Breaker()
+        var writes = Breaker()
+        var marks: Marks?
+        /// The index's entity tag.
+        var tag: String?
+        /// When the index was last known (ticks).
+        var polledAt: UInt64 = 0
+        var offset = ClockOffset(seconds: 0)
+        var queue: WriteQueue<Write>
+        var figures = SharedFigures()
+        var isStopping = false
+        var drained: CheckedContinuation<Void, Never>?
+    }
+
+    private let state: Locked<State>
+    private let objects: any SharedObjects
+    private let names: ObjectNames
+    private let loops: any EventLoopGroup
+    private let computing: BlockingPool
+    private let settings: Settings
+    private let now: @Sendable () -> Timestamp
+    private let ticks: @Sendable () -> UInt64
+    private let report: @Sendable (_ message: String, _ reason: String) -> Void
+
+    /// - Parameters:
+    ///   - computing: The threads that look through large tiles.
+    ///   - ticks: Nanoseconds of a clock that goes forward.
+    ///   - report: Tells an operator what has failed.
+    package init(
+        _ objects: any SharedObjects, _ names: ObjectNames, _ settings: Settings = Settings(),
+        group: any EventLoopGroup, computing: BlockingPool, now: @escaping @Sendable () -> Timestamp,
+        ticks: @escaping @Sendable () -> UInt64,
+        report: @escaping @Sendable (_ message: String, _ reason: String) -> Void = { _, _ in }
+    ) {
+        (self.objects, self.names, self.settings, loops) = (objects, names, settings, group)
+        (self.computing, self.now, self.ticks, self.report) = (computing, now, ticks, report)
+        state = Locked(State(queue: WriteQueue(settings.queue)))
+    }
+
+    /// What it has done so far.
+    package var figures: SharedFigures {
+        let ticks = ticks()
+        return state.withLock { state in
+            var figures = state.figures
+            figures.dropped += state.queue.dropped
+            figures.waiting = state.queue.count
+            figures.isOpen = state.reads.isOpen || !isRecent(state, ticks)
+            return figures
+        }
+    }
+
+    private func isRecent(_ state: State, _ ticks: UInt64) -> Bool {
+        state.marks != nil && ticks &- state.polledAt <= 3 * settings.interval.nanoseconds
+    }
+
+    // MARK: What is stale
+
+    /// Since when a tile that was stored here is stale for all of the fleet; `nil` if it is not.
+    ///
+    /// - Parameter storedAt: By this machine's clock, as the answer is.
+    package func staleSince(_ source: SourceName, z: Int, x: Int, y: Int, storedAt: Timestamp) -> Timestamp? {
+        state.withLock { state in
+            guard let marks = state.marks else { return nil }
+            // What was marked longer ago than marks are kept for is not known any more.
+            if storedAt.adding(seconds: Marks.lifetime) < now() { return storedAt }
+            return marks.staleSince(source, z: z, x: x, y: y, askedAt: state.offset.bucket(storedAt))
+                .map { state.offset.here($0) }
+        }
+    }
+
+    /// Asks for the index, now and then for ever after.
+    package func start() {
+        let loop = loops.next()
+        loop.execute { self.pollAndGoOn(on: loop) }
+    }
+
+    private func pollAndGoOn(on loop: any EventLoop) {
+        poll(on: loop) {
+            let pause = TimeAmount.nanoseconds(Int64(clamping: self.settings.interval.nanoseconds))
+            loop.scheduleTask(in: pause) { self.pollAndGoOn(on: loop) }
+        }
+    }
+
+    /// Asks for the index once; to be called on one of the loops.
+    ///
+    /// - Parameter finish: Called once, unless it is stopping.
+    package func poll(on loop: any EventLoop, _ finish: @escaping @Sendable () -> Void) {
+        let (tag, isStopping) = state.withLock { ($0.tag, $0.isStopping) }
+        guard !isStopping else { return }
+        _ = objects.get(names.index, unlessMatching: tag, on: loop) { result in
+            self.polled(result)
+            // What was held back while the bucket rested.
+            self.writeOn()
+            finish()
+        }
+    }
+
+    private func polled(_ result: Result<S3Found, S3Error>) {
+        let (here, ticks) = (now(), ticks())
+        var problem: String?
+        state.withLock { state in
+            switch result {
+            case .failure(let error): problem = error.message
+            case .success(let found):
+                if let date = found.date { state.offset = ClockOffset(bucket: date, here: here) }
+                let known = state.marks ?? Marks()
+                switch found {
+                case .notModified: break
+                // Somebody has removed it; what it said holds on.
+                case .missing: (state.marks, state.tag) = (known, nil)
+                case .object(let object):
+                    guard let read = object.bytes.withUnsafeReadableBytes({ Marks(json: $0) }) else {
+                        problem = "\(names.index) is no index of this version; the last good one holds"
+                        return
+                    }
+                    state.marks = known.merged(read, at: state.offset.bucket(here))
+                    state.tag = object.entityTag
+                }
+                if state.marks != nil { state.polledAt = ticks }
+            }
+        }
+        if let problem { report("the index of a fleet's bucket could not be read", problem) }
+    }
+
+    // MARK: Looking
+
+    /// Looks for a tile that is fresh; to be called on one of the loops.
+    ///
+    /// - Parameters:
+    ///   - limit: Larger bodies are not taken.
+    ///   - finish: Called once, on the loop, with what there is; not after ``SharedLook/cancel()``.
+    /// - Returns: The look, while it is under way; `nil` if it is over.
+    package func look(
+        _ key: TileKey, _ source: SharedSource, limit: Int, on loop: any EventLoop,
+        _ finish: @escaping (SharedTile?) -> Void
+    ) -> SharedLook? {
+        let begun = ticks()
+        let leave = state.withLock { state -> (name: String, isProbe: Bool)? in
+            guard isRecent(state, begun), let epoch = state.marks?.epoch(of: source.name),
+                let name = names.name(of: key, source, epoch)
+            else {
+                state.figures.skipped += 1
+                return nil
+            }
+            switch state.reads.leave(at: begun) {
+            case .ask: return (name, false)
+            case .probe: return (name, true)
+            case .leaveAlone:
+                state.figures.skipped += 1
+                return nil
+            }
+        }
+        guard let leave else {
+            finish(nil)
+            return nil
+        }
+        let look = SharedLook(self, key, limit: limit, isProbe: leave.isProbe, begun: begun, loop: loop, finish)
+        look.begin(in: TimeAmount.nanoseconds(Int64(clamping: settings.timeout.nanoseconds))) { heard in
+            objects.get(leave.name, unlessMatching: nil, on: loop, heard)
+        }
+        return look.isOver ? nil : look
+    }
+
+    /// What an answer says.
+    fileprivate enum Answer {
+        case entry(SharedEntry, ByteBuffer)
+        case nothing
+    }
+
+    fileprivate func heard(
+        _ result: Result<S3Found, S3Error>, of key: TileKey, limit: Int, isProbe: Bool, begun: UInt64
+    ) -> Answer {
+        let (here, ticks) = (now(), ticks())
+        var problem: String?
+        let answer = state.withLock { state -> Answer in
+            let found: S3Found
+            switch result {
+            case .failure(let error):
+                state.figures.errors += 1
+                state.reads.failed(isProbe: isProbe, at: ticks)
+                problem = error.message
+                return .nothing
+            case .success(let success): found = success
+            }
+            state.reads.succeeded(isProbe: isProbe)
+            state.figures.answers += 1
+            state.figures.seconds += Double(ticks &- begun) / 1e9
+            if let date = found.date { state.offset = ClockOffset(bucket: date, here: here) }
+            guard case .object(let object) = found else {
+                state.figures.misses += 1
+                return .nothing
+            }
+            guard let entry = SharedEntry(object.metadata, of: key, state.offset, now: here),
+                (entry.blob == nil) == (object.bytes.readableBytes == 0), object.bytes.readableBytes <= limit
+            else {
+                state.figures.errors += 1
+                problem = "the object of \(key) is not one of its tile"
+                return .nothing
+            }
+            let asked = state.offset.bucket(entry.metadata.storedAt)
+            guard isFresh(entry, at: here), let marks = state.marks, !marks.isExpired(key, askedAt: asked) else {
+                state.figures.misses += 1
+                return .nothing
+            }
+            return .entry(entry, object.bytes)
+        }
+        if let problem { report("a fleet's bucket did not give a tile", problem) }
+        return answer
+    }
+
+    private func isFresh(_ entry: SharedEntry, at now: Timestamp) -> Bool {
+        !entry.metadata.isStale(at: now) && !entry.metadata.response.noCache
+            && entry.metadata.storedAt.adding(seconds: Marks.longestLifetime) > now
+    }
+
+    /// Counts a look that was given up for want of time, or one that nobody waits for.
+    fileprivate func left(isProbe: Bool, isTimeout: Bool) {
+        let ticks = ticks()
+        state.withLock { state in
+            if isTimeout {
+                state.figures.errors += 1
+                state.reads.failed(isProbe: isProbe, at: ticks)
+            } else if isProbe {
+                state.reads.abandoned(at: ticks)
+            }
+        }
+    }
+
+    fileprivate func count(isWhole: Bool, _ key: TileKey) {
+        state.withLock { state in
+            if isWhole { state.figures.hits += 1 } else { state.figures.errors += 1 }
+        }
+        guard !isWhole else { return }
+        report("a fleet's bucket gave a damaged tile", "the object of \(key) has other bytes than it says")
+    }
+
+    /// Looks whether bytes have their name, and goes on; large ones are hashed on another thread.
+    fileprivate func check(
+        _ bytes: ByteBuffer, _ name: BlobDigest, on loop: any EventLoop, _ finish: @escaping (HashedBody?) -> Void
+    ) {
+        let hash: @Sendable () -> HashedBody? = {
+            let body = HashedBody(Data(bytes.readableBytesView))
+            return body.digest == name ? body : nil
+        }
+        guard bytes.readableBytes > Self.hashedAtOnce else { return finish(hash()) }
+        let bound = NIOLoopBound(finish, eventLoop: loop)
+        computing.submit {
+            let body = hash()
+            loop.execute { bound.value(body) }
+        }
+    }
+
+    /// Larger bodies are hashed on a thread that may take its time.
+    private static let hashedAtOnce = 64 << 10
+
+    // MARK: Writing
+
+    /// Has a tile written for the others, sometime; where there is no room it is not.
+    ///
+    /// - Parameters:
+    ///   - metadata: With the time at which the origin was asked in ``TileMetadata/storedAt``.
+    ///   - blob: The name of its bytes; `nil` if there is no such tile.
+    package func write(
+        _ key: TileKey, _ metadata: TileMetadata, _ blob: BlobDigest?, _ bytes: ByteBuffer, of source: SharedSource
+    ) {
+        guard settings.writes else { return }
+        let ticks = ticks()
+        state.withLock { state in
+            guard !state.isStopping, let marks = state.marks,
+                let name = names.name(of: key, source, marks.epoch(of: source.name))
+            else { return }
+            let write = Write(entry: SharedEntry(key: key, metadata: metadata, blob: blob), bytes: bytes)
+            state.queue.add(write, name: name, bytes: bytes.readableBytes + 1024, at: ticks)
+        }
+        writeOn()
+    }
+
+    /// Drops what waits to be written of a tile: its origin says something else now.
+    package func forget(_ key: TileKey, of source: SharedSource) {
+        state.withLock { state in
+            guard let marks = state.marks, let name = names.name(of: key, source, marks.epoch(of: source.name)) else {
+                return
+            }
+            state.queue.remove(name)
+        }
+    }
+
+    /// Begins what may be begun.
+    private func writeOn() {
+        while let next = next() {
+            let loop = loops.next()
+            loop.execute { self.write(next.job, isProbe: next.isProbe, on: loop) }
+        }
+        let drained = state.withLock { state in
+            guard state.queue.isEmpty else { return CheckedContinuation<Void, Never>?.none }
+            defer { state.drained = nil }
+            return state.drained
+        }
+        drained?.resume()
+    }
+
+    private func next() -> (job: WriteQueue<Write>.Job, isProbe: Bool)? {
+        let ticks = ticks()
+        return state.withLock { state in
+            guard !state.queue.isEmpty else { return nil }
+            let leave = state.writes.leave(at: ticks)
+            guard leave != .leaveAlone else { return nil }
+            guard let job = state.queue.next(at: ticks) else {
+                if leave == .probe { state.writes.abandoned(at: ticks) }
+                return nil
+            }
+            return (job, leave == .probe)
+        }
+    }
+
+    private func write(_ job: WriteQueue<Write>.Job, isProbe: Bool, on loop: any EventLoop) {
+        let (entry, bytes) = (job.write.entry, job.write.bytes)
+        let offset = state.withLock { $0.offset }
+        guard let metadata = entry.objectMetadata(offset) else {
+            // It cannot be said in the space that a server has.
+            let ticks = ticks()
+            state.withLock { state in
+                if isProbe { state.writes.abandoned(at: ticks) }
+                state.figures.dropped += 1
+                state.queue.done(job.name)
+            }
+            return writeOn()
+        }
+        objects.put(job.name, bytes, metadata, digest: entry.blob, on: loop) { result in
+            let ticks = self.ticks()
+            var problem: String?
+            self.state.withLock { state in
+                switch result {
+                case .success:
+                    state.figures.stores += 1
+                    state.writes.succeeded(isProbe: isProbe)
+                case .failure(let error):
+                    state.figures.errors += 1
+                    state.figures.dropped += 1
+                    state.writes.failed(isProbe: isProbe, at: ticks)
+                    problem = error.message
+                }
+                state.queue.done(job.name)
+            }
+            if let problem { self.report("a fleet's bucket did not take a tile", problem) }
+            self.writeOn()
+        }
+    }
+
+    /// Ends asking for the index, and waits until all is written.
+    ///
+    /// - Parameter limit: How long at most; what is left then, or at once where the bucket takes nothing, is dropped.
+    package func drain(within limit: Duration) async {
+        let ended = state.withLock { state in
+            state.isStopping = true
+            return state.queue.isEmpty || state.writes.isOpen
+        }
+        guard !ended else { return giveUp() }
+        let pause = TimeAmount.nanoseconds(Int64(clamping: limit.nanoseconds))
+        let timer = loops.next().scheduleTask(in: pause) { self.giveUp() }
+        await withCheckedContinuation { waiting in
+            let isOver = state.withLock { state in
+                guard !state.queue.isEmpty else { return true }
+                state.drained = waiting
+                return false
+            }
+            if isOver { waiting.resume() } else { writeOn() }
+        }
+        timer.cancel()
+    }
+
+    private func giveUp() {
+        let drained = state.withLock { state in
+            state.queue.clear()
+            defer { state.drained = nil }
+            return state.drained
+        }
+        drained?.resume()
+    }
+}
+
+/// A look that is under way; belongs to its event loop and is used on it alone.
+package final class SharedLook {
+    private let bucket: SharedBucket
+    private let key: TileKey
+    private let limit: Int
+    private let isProbe: Bool
+    private let begun: UInt64
+    private let loop: any EventLoop
+    private var finish: ((SharedTile?) -> Void)?
+    private var call: (any SharedCall)?
+    private var timer: Scheduled<Void>?
+    /// Whether the bucket has answered, and the bytes are being looked at.
+    private var isAnswered = false
+
+    fileprivate init(
+        _ bucket: SharedBucket, _ key: TileKey, limit: Int, isProbe: Bool, begun: UInt64, loop: any EventLoop,
+        _ finish: @escaping (SharedTile?) -> Void
+    ) {
+        (self.bucket, self.key, self.limit, self.isProbe) = (bucket, key, limit, isProbe)
+        (self.begun, self.loop, self.finish) = (begun, loop, finish)
+    }
+
+    var isOver: Bool { finish == nil }
+
+    fileprivate func begin(
+        in limit: TimeAmount, _ send: (@escaping (Result<S3Found, S3Error>) -> Void) -> (any SharedCall)?
+    ) {
+        let bound = NIOLoopBound(self, eventLoop: loop)
+        timer = loop.scheduleTask(in: limit) { bound.value.timeIsOver() }
+        call = send { self.heard($0) }
+        if isOver || isAnswered { call = nil }
+    }
+
+    /// Nobody waits for it any more.
+    package func cancel() {
+        guard finish != nil else { return }
+        finish = nil
+        if !isAnswered { bucket.left(isProbe: isProbe, isTimeout: false) }
+        stop()
+    }
+
+    private func timeIsOver() {
+        guard finish != nil, !isAnswered else { return }
+        bucket.left(isProbe: isProbe, isTimeout: true)
+        end(nil)
+    }
+
+    private func heard(_ result: Result<S3Found, S3Error>) {
+        guard finish != nil, !isAnswered else { return }
+        isAnswered = true
+        timer?.cancel()
+        timer = nil
+        call = nil
+        switch bucket.heard(result, of: key, limit: limit, isProbe: isProbe, begun: begun) {
+        case .nothing: end(nil)
+        case .entry(let entry, let bytes):
+            guard let name = entry.blob else {
+                bucket.count(isWhole: true, key)
+                return end(SharedTile(metadata: entry.metadata, body: nil))
+            }
+            bucket.check(bytes, name, on: loop) { body in
+                self.bucket.count(isWhole: body != nil, self.key)
+                self.end(body.map { SharedTile(metadata: entry.metadata, body: $0) })
+            }
+        }
+    }
+
+    private func end(_ tile: SharedTile?) {
+        let waiting = finish
+        finish = nil
+        stop()
+        waiting?(tile)
+    }
+
+    private func stop() {
+        timer?.cancel()
+        call?.cancel()
+        (timer, call) = (nil, nil)
+    }
+}
+
+extension S3Found {
+    /// The time that the bucket has told.
+    fileprivate var date: Timestamp? {
+        switch self {
+        case .object(let object): object.date
+        case .notModified(let date), .missing(let date): date
+        }
+    }
+}

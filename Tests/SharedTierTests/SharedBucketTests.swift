@@ -1,0 +1,348 @@
+import CacheEngine
+import NIOCore
+import NIOEmbedded
+import NIOPosix
+import ObjectStorage
+import Testing
+import TileCacheTesting
+import TileStoreTesting
+
+@testable import SharedTier
+@testable import TileStore
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// The tier that proxies share, on a bucket in memory, with a loop and clocks that a test moves.
+@Suite(.timeLimit(.minutes(60)))
+struct SharedBucketTests {
+    private final class Lab {
+        let clock = ManualClock()
+        let loop = EmbeddedEventLoop()
+        let objects: MemoryBucket
+        let bucket: SharedBucket
+        let source: SharedSource
+        let reports = Locked<[String]>([])
+
+        init(_ change: (inout SharedBucket.Settings) -> Void = { _ in }) throws {
+            let clock = clock
+            objects = MemoryBucket(now: { clock.now })
+            var settings = SharedBucket.Settings()
+            change(&settings)
+            source = SharedSource(try SourceName("osm"), traits: ["t"])
+            let reports = reports
+            bucket = SharedBucket(
+                objects, ObjectNames(prefix: "p"), settings, group: loop, computing: BlockingPool(threads: 1),
+                now: { clock.now }, ticks: { clock.ticks },
+                report: { message, _ in reports.withLock { $0.append(message) } })
+        }
+
+        /// Reads the index.
+        func poll() {
+            bucket.poll(on: loop) {}
+            loop.run()
+        }
+
+        /// Writes a tile as another proxy does.
+        func write(_ key: TileKey, _ text: String, lifetime: Int64 = 3600, askedAt: Timestamp? = nil) {
+            let now = askedAt ?? clock.now
+            let body = Data(text.utf8)
+            let metadata = TileMetadata(
+                response: ResponseFields(mediaType: "image/png"), etag: "\"a\"", storedAt: now,
+                expires: now.adding(seconds: lifetime))
+            let name = body.withUnsafeBytes { BlobDigest(hashing: $0) }
+            bucket.write(key, metadata, text.isEmpty ? nil : name, ByteBuffer(bytes: body), of: source)
+            loop.run()
+        }
+
+        /// What a look finds; `nil` for nothing.
+        func look(_ key: TileKey, limit: Int = 1 << 20) -> String? {
+            var found: SharedTile??
+            let look = bucket.look(key, source, limit: limit, on: loop) { found = .some($0) }
+            loop.run()
+            #expect((look == nil) == (found != nil))
+            return found.flatMap { $0 }.map { $0.body.map { String(decoding: $0.data, as: UTF8.self) } ?? "absent" }
+        }
+
+        func name(of key: TileKey) throws -> String {
+            try #require(ObjectNames(prefix: "p").name(of: key, source, bucket.epoch(of: source.name)))
+        }
+    }
+
+    private let key: TileKey
+
+    init() throws { key = try TileKey("osm/3/4/5") }
+
+    @Test func whatOneWritesAnotherFinds() throws {
+        let lab = try Lab()
+        lab.poll()
+        #expect(lab.look(key) == nil)
+        lab.write(key, "sea")
+        #expect(lab.look(key) == "sea")
+        let none = try TileKey("osm/3/4/6")
+        lab.write(none, "")
+        #expect(lab.look(none) == "absent")
+        let figures = lab.bucket.figures
+        #expect(figures.hits == 2 && figures.misses == 1 && figures.stores == 2 && figures.errors == 0)
+        #expect(!figures.isOpen && figures.waiting == 0 && figures.dropped == 0)
+        // Not longer than it is fresh.
+        lab.clock.advance(seconds: 3601)
+        lab.poll()
+        #expect(lab.look(key) == nil)
+    }
+
+    /// What was expired while nobody could read the index would be served.
+    @Test func withoutARecentIndexNothingIsTaken() throws {
+        let lab = try Lab()
+        lab.write(key, "sea")
+        #expect(lab.objects.names.isEmpty && lab.look(key) == nil && lab.bucket.figures.isOpen)
+        lab.poll()
+        lab.write(key, "sea")
+        #expect(lab.look(key) == "sea")
+        lab.clock.advance(seconds: 6)
+        #expect(lab.look(key) == "sea")
+        lab.clock.advance(seconds: 1)
+        let asked = lab.objects.asked.count
+        #expect(lab.look(key) == nil && lab.objects.asked.count == asked)
+        lab.objects.mode = .fails
+        lab.poll()
+        #expect(lab.look(key) == nil)
+        lab.objects.mode = .works
+        lab.poll()
+        #expect(lab.look(key) == "sea")
+    }
+
+    @Test func whatIsDamagedOrAnothersIsNotTaken() throws {
+        let lab = try Lab()
+        lab.poll()
+        lab.write(key, "sea")
+        let name = try lab.name(of: key)
+        let whole = try #require(lab.objects[name])
+        func becomes(_ change: (inout S3Object) throws -> Void) throws {
+            var object = whole
+            try change(&object)
+            lab.objects[name] = object
+            #expect(lab.look(key) == nil)
+        }
+        try becomes { $0.bytes = ByteBuffer(string: "se") }
+        try becomes { $0.bytes = ByteBuffer(string: "sEa") }
+        try becomes { $0.bytes = ByteBuffer() }
+        try becomes { $0.metadata = .none }
+        try becomes { object in
+            object.metadata = try S3Metadata(object.metadata.values.filter { $0.key != "sha256" })
+        }
+        // Another tile's object under this name.
+        let other = try TileKey("osm/3/4/7")
+        lab.write(other, "land")
+        let others = try #require(lab.objects[try lab.name(of: other)])
+        try becomes { $0 = others }
+        #expect(lab.bucket.figures.errors == 6 && lab.bucket.figures.hits == 0)
+        lab.objects[name] = whole
+        #expect(lab.look(key, limit: 2) == nil)
+        #expect(lab.look(key) == "sea")
+    }
+
+    /// A bucket that hangs, or fails, costs nothing after a few looks.
+    @Test(arguments: [MemoryBucket.Mode.hangs, .fails])
+    func aBucketThatDoesNotAnswerIsLeftAlone(_ mode: MemoryBucket.Mode) throws {
+        let lab = try Lab()
+        lab.poll()
+        lab.objects.mode = mode
+        var ends = 0
+        for number in 0..<Breaker.mostFailures {
+            var isOver = false
+            let look = lab.bucket.look(key, lab.source, limit: 100, on: lab.loop) {
+                #expect($0 == nil)
+                isOver = true
+                ends += 1
+            }
+            if case .hangs = mode {
+                #expect(!isOver && look != nil && lab.objects.hanging == 1)
+                lab.loop.advanceTime(by: .milliseconds(499))
+                #expect(!isOver)
+                lab.loop.advanceTime(by: .milliseconds(1))
+                #expect(lab.objects.hanging == 0)
+            }
+            #expect(isOver && ends == number + 1)
+        }
+        let asked = lab.objects.asked.count
+        #expect(lab.look(key) == nil && lab.objects.asked.count == asked)
+        #expect(lab.bucket.figures.isOpen && lab.bucket.figures.errors == Breaker.mostFailures)
+        // After a second one look tells whether it is back.
+        lab.objects.mode = .works
+        lab.clock.advance(seconds: 1)
+        #expect(lab.look(key) == nil && lab.objects.asked.count == asked + 1)
+        #expect(!lab.bucket.figures.isOpen)
+    }
+
+    @Test func aLookThatNobodyWaitsForIsGivenUp() throws {
+        let lab = try Lab()
+        lab.poll()
+        lab.objects.mode = .hangs
+        let look = lab.bucket.look(key, lab.source, limit: 100, on: lab.loop) { _ in Issue.record("nobody waits") }
+        look?.cancel()
+        look?.cancel()
+        #expect(lab.objects.hanging == 0 && lab.bucket.figures.errors == 0)
+        lab.loop.advanceTime(by: .seconds(10))
+    }
+
+    /// A bucket that is full, or may only be read, is read on.
+    @Test func whatCannotBeWrittenIsDroppedAndCounted() throws {
+        let lab = try Lab()
+        lab.poll()
+        lab.write(key, "sea")
+        lab.objects.mode = .isReadOnly
+        for x in 0..<7 { lab.write(try TileKey("osm/3/\(x)/0"), "land") }
+        let figures = lab.bucket.figures
+        #expect(figures.dropped == Breaker.mostFailures && figures.stores == 1 && figures.waiting == 2)
+        #expect(lab.look(key) == "sea" && !lab.bucket.figures.isOpen)
+        // What waits is tried again when the bucket has rested, and not after half a minute.
+        lab.objects.mode = .works
+        lab.clock.advance(seconds: 2)
+        lab.poll()
+        lab.poll()
+        #expect(lab.bucket.figures.waiting == 0 && lab.bucket.figures.stores == 3)
+    }
+
+    @Test func aMarkExpiresWhatIsStoredHereAndThere() throws {
+        let lab = try Lab()
+        lab.poll()
+        lab.write(key, "sea")
+        let storedAt = lab.clock.now
+        lab.clock.advance(seconds: 10)
+        lab.poll()
+        var marks = Marks()
+        let whole = try #require(
+            Mark(source: lab.source.name, zooms: 0...3, columns: 0...7, rows: 0...7, time: lab.clock.now))
+        marks.add(whole)
+        lab.objects.set(marks, as: "p/marks.json")
+        #expect(lab.look(key) == "sea")
+        lab.poll()
+        #expect(lab.look(key) == nil)
+        func since(_ name: String, _ z: Int, _ time: Timestamp) throws -> Timestamp? {
+            lab.bucket.staleSince(try SourceName(name), z: z, x: 4, y: 5, storedAt: time)
+        }
+        #expect(try since("osm", 3, storedAt) == lab.clock.now)
+        #expect(try since("osm", 4, storedAt) == nil)
+        #expect(try since("other", 3, storedAt) == nil)
+        #expect(try since("osm", 3, lab.clock.now.adding(seconds: 3)) == nil)
+        // Once it is asked for anew it is shared again.
+        lab.clock.advance(seconds: 3)
+        lab.write(key, "sea")
+        #expect(lab.look(key) == "sea")
+        // Somebody removes the index, or makes it unreadable: what it said holds on.
+        lab.objects["p/marks.json"] = nil
+        lab.poll()
+        #expect(try since("osm", 3, storedAt) != nil)
+        lab.objects.set(ByteBuffer(string: "{"), as: "p/marks.json")
+        lab.poll()
+        #expect(try since("osm", 3, storedAt) != nil)
+        #expect(lab.reports.withLock { $0.count } == 1)
+    }
+
+    /// A node whose clock is a minute off takes and gives the same.
+    @Test(arguments: [-60, 60])
+    func aClockThatIsAMinuteOffExpiresAndTakesTheSame(_ seconds: Int64) throws {
+        let lab = try Lab()
+        let clock = lab.clock
+        let off = SharedBucket(
+            lab.objects, ObjectNames(prefix: "p"), group: lab.loop, computing: BlockingPool(threads: 1),
+            now: { clock.now.adding(seconds: seconds) }, ticks: { clock.ticks })
+        func pollBoth() {
+            lab.poll()
+            off.poll(on: lab.loop) {}
+            lab.loop.run()
+        }
+        func lookOff() -> SharedTile? {
+            var found: SharedTile?
+            _ = off.look(key, lab.source, limit: 100, on: lab.loop) { found = $0 }
+            return found
+        }
+        pollBoth()
+        lab.write(key, "sea", lifetime: 30)
+        let tile = try #require(lookOff())
+        #expect(tile.metadata.expires == clock.now.adding(seconds: seconds + 30))
+        clock.advance(seconds: 5)
+        var marks = Marks()
+        marks.raise(lab.source.name, to: Epoch.first.next(at: clock.now, random: 1))
+        lab.objects.set(marks, as: "p/marks.json")
+        pollBoth()
+        #expect(lookOff() == nil)
+        #expect(off.staleSince(lab.source.name, z: 3, x: 4, y: 5, storedAt: tile.metadata.storedAt) != nil)
+        clock.advance(seconds: 4)
+        let fresh = clock.now.adding(seconds: seconds)
+        #expect(off.staleSince(lab.source.name, z: 3, x: 4, y: 5, storedAt: fresh) == nil)
+        lab.write(key, "sea", lifetime: 30)
+        #expect(lookOff() != nil)
+    }
+
+    @Test func itIsDrainedAndDropsTheRestAfterItsTime() async throws {
+        let clock = ManualClock()
+        let objects = MemoryBucket(now: { clock.now })
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        let bucket = SharedBucket(
+            objects, ObjectNames(prefix: ""), group: group, computing: BlockingPool(threads: 1),
+            now: { clock.now }, ticks: { clock.ticks })
+        let source = SharedSource(try SourceName("osm"), traits: [])
+        await withCheckedContinuation { done in
+            group.next().execute { bucket.poll(on: group.next()) { done.resume() } }
+        }
+        let metadata = TileMetadata(
+            response: ResponseFields(status: 404), storedAt: clock.now, expires: clock.now.adding(seconds: 60))
+        for x in 0..<100 { bucket.write(try TileKey("osm/7/\(x)/0"), metadata, nil, ByteBuffer(), of: source) }
+        await bucket.drain(within: .seconds(3600))
+        #expect(bucket.figures.stores == 100 && bucket.figures.waiting == 0)
+
+        let other = SharedBucket(
+            objects, ObjectNames(prefix: "b"), group: group, computing: BlockingPool(threads: 1),
+            now: { clock.now }, ticks: { clock.ticks })
+        await withCheckedContinuation { done in
+            group.next().execute { other.poll(on: group.next()) { done.resume() } }
+        }
+        objects.mode = .hangs
+        for x in 0..<100 { other.write(try TileKey("osm/7/\(x)/0"), metadata, nil, ByteBuffer(), of: source) }
+        await other.drain(within: .milliseconds(1))
+        #expect(other.figures.stores == 0 && other.figures.dropped == 100 - 32)
+        try await group.shutdownGracefully()
+    }
+
+    /// The bytes that are large are looked at on another thread.
+    @Test func largeTilesComeWholeToo() async throws {
+        let clock = ManualClock()
+        let objects = MemoryBucket(now: { clock.now })
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        let loop = group.next()
+        let bucket = SharedBucket(
+            objects, ObjectNames(prefix: ""), group: group, computing: BlockingPool(threads: 1),
+            now: { clock.now }, ticks: { clock.ticks })
+        let source = SharedSource(try SourceName("osm"), traits: [])
+        let key = key
+        let body = Data((0..<300_000).map { UInt8(truncatingIfNeeded: $0 &* 31) })
+        let name = body.withUnsafeBytes { BlobDigest(hashing: $0) }
+        let metadata = TileMetadata(
+            response: ResponseFields(), storedAt: clock.now, expires: clock.now.adding(seconds: 60))
+        await withCheckedContinuation { done in loop.execute { bucket.poll(on: loop) { done.resume() } } }
+        bucket.write(key, metadata, name, ByteBuffer(bytes: body), of: source)
+        func look() async -> Data? {
+            await withCheckedContinuation { done in
+                loop.execute {
+                    _ = bucket.look(key, source, limit: 1 << 20, on: loop) { done.resume(returning: $0?.body?.data) }
+                }
+            }
+        }
+        while objects.written.isEmpty { await Task.yield() }
+        #expect(await look() == body)
+        let object = try #require(objects.names.first)
+        objects[object]?.bytes.setInteger(UInt8(7), at: 299_999)
+        #expect(await look() == nil && bucket.figures.errors == 1)
+        await bucket.drain(within: .seconds(60))
+        try await group.shutdownGracefully()
+    }
+}
+
+extension SharedBucket {
+    fileprivate func epoch(of source: SourceName) -> Epoch { .first }
+}
