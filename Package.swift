@@ -227,7 +227,9 @@ if tools {
                 "CacheEngine",
                 "TileStore",
                 "ObjectStorage",
+                "OriginClient",
                 .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
             ],
             swiftSettings: settings),
         .target(
@@ -264,6 +266,8 @@ if tools {
                 "TileStore",
                 "TileCache",
                 "TileCacheNIO",
+                "ObjectStorage",
+                "SharedTier",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 "TileArchive",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),

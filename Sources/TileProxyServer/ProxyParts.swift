@@ -76,11 +76,11 @@ final class Parts: Sendable {
     ) throws(ConfigError) -> (bucket: SharedBucket, client: S3Client) {
         let parts = try wanted.parts { ConfigError(place: "configuration", key: "shared", $0) }
         let clock = CacheClock.system
-        let client = S3Client(parts.bucket, parts.credentials, group: group, tls: tls, now: clock.now)
+        let client = S3Client(parts.address.bucket, parts.credentials, group: group, tls: tls, now: clock.now)
         var settings = SharedBucket.Settings()
         (settings.timeout, settings.writes) = (wanted.timeout, wanted.writes)
         let bucket = SharedBucket(
-            client, parts.names, settings, group: group, computing: worker.computing, now: clock.now,
+            client, parts.address.names, settings, group: group, computing: worker.computing, now: clock.now,
             ticks: clock.ticks
         ) { message, reason in failures.report(.warning, message, ["reason": "\(reason)"]) }
         return (bucket, client)

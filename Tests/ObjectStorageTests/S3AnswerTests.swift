@@ -1,6 +1,7 @@
 import HTTPTypes
 import NIOCore
 import Testing
+import TileStore
 import TileStoreTesting
 
 @testable import ObjectStorage
@@ -9,6 +10,18 @@ import TileStoreTesting
 @Suite(.timeLimit(.minutes(10)))
 struct S3AnswerTests {
     private func parse(_ text: String) throws -> XMLElement { try XMLElement(parsing: Array(text.utf8)) }
+
+    @Test(
+        arguments: [
+            ("1970-01-01T00:00:00Z", 0), ("2026-11-24T12:34:56.789Z", 1_795_523_696),
+            ("2000-02-29T23:59:59.000Z", 951_868_799),
+            ("2000-03-01T00:00:00Z", 951_868_800), ("2100-03-01T00:00:00.000000Z", 4_107_542_400),
+            ("1969-12-31T23:59:59Z", nil), ("2026-13-01T00:00:00Z", nil), ("2026-11-24 12:34:56Z", nil),
+            ("2026-11-24T12:34:56", nil), ("2026-11-24T12:34:56.Z9", nil), ("", nil), ("2026-11-24T12:34:5éZ", nil),
+        ] as [(String, Int64?)])
+    func timesOfListingsAreRead(_ text: String, _ seconds: Int64?) {
+        #expect(S3Listing.time(text)?.seconds == seconds)
+    }
 
     @Test func readsWhatServersSend() throws {
         let root = try parse(

@@ -1,3 +1,6 @@
+import HTTPWire
+package import TileStore
+
 /// One page of a listing.
 package struct S3Listing: Hashable, Sendable {
     /// An object, as listings have it.
@@ -8,6 +11,8 @@ package struct S3Listing: Hashable, Sendable {
         package var size: Int64
         /// Its entity tag, with quotes.
         package var entityTag: String?
+        /// When it was written, by the server's clock, if it says so.
+        package var modified: Timestamp?
     }
 
     /// In the order of their keys' bytes.
@@ -43,7 +48,9 @@ package struct S3Listing: Hashable, Sendable {
             guard let text = try child.text(of: "Size"), let size = Self.number(text) else {
                 throw S3AnswerDefect("a listing with an object without a size")
             }
-            items.append(Item(key: try decode(key), size: size, entityTag: try child.text(of: "ETag")))
+            let modified = try child.text(of: "LastModified").flatMap { Self.time($0) }
+            items.append(
+                Item(key: try decode(key), size: size, entityTag: try child.text(of: "ETag"), modified: modified))
         }
         for child in root.children where child.name == "CommonPrefixes" {
             guard let text = try child.text(of: "Prefix") else {
@@ -67,6 +74,34 @@ package struct S3Listing: Hashable, Sendable {
         case "false": break
         default: throw S3AnswerDefect("a listing that does not say whether it goes on")
         }
+    }
+
+    /// The time of `2026-01-31T12:00:00.000Z`; `nil` for anything else, and for years before 1970.
+    static func time(_ text: String) -> Timestamp? {
+        let bytes = Array(text.utf8)
+        guard (20...30).contains(bytes.count), bytes.last == UInt8(ascii: "Z"),
+            [4, 7].allSatisfy({ bytes[$0] == UInt8(ascii: "-") }), bytes[10] == UInt8(ascii: "T"),
+            [13, 16].allSatisfy({ bytes[$0] == UInt8(ascii: ":") }),
+            bytes.count == 20
+                || bytes[19] == UInt8(ascii: ".")
+                    && bytes[20..<bytes.count - 1].allSatisfy({ $0.isDigit })
+        else { return nil }
+        func number(_ range: Range<Int>, _ allowed: ClosedRange<Int>) -> Int? {
+            guard bytes[range].allSatisfy({ $0.isDigit }) else { return nil }
+            let value = bytes[range].reduce(0) { $0 * 10 + Int($1 - UInt8(ascii: "0")) }
+            return allowed.contains(value) ? value : nil
+        }
+        guard let year = number(0..<4, 1970...9999), let month = number(5..<7, 1...12),
+            let day = number(8..<10, 1...31),
+            let hour = number(11..<13, 0...23), let minute = number(14..<16, 0...59),
+            let second = number(17..<19, 0...60)
+        else { return nil }
+        // Days since 1970-01-01 in the Gregorian calendar: years begin with March, so that a leap day is their last.
+        let shifted = month > 2 ? year : year - 1
+        let days =
+            shifted * 365 + shifted / 4 - shifted / 100 + shifted / 400 + (153 * ((month + 9) % 12) + 2) / 5 + day - 1
+            - 719_468
+        return Timestamp(seconds: Int64(days * 86_400 + hour * 3600 + minute * 60 + second))
     }
 
     private static func number(_ text: String) -> Int64? {

@@ -32,38 +32,23 @@ package struct SharedConfiguration: Hashable, Sendable {
 
     /// What the client needs.
     package struct Parts: Sendable {
-        package var bucket: S3Bucket
+        package var address: BucketAddress
         package var credentials: S3Credentials
-        package var names: ObjectNames
     }
 
     /// Looks for mistakes.
     ///
     /// - Throws: What the closure makes of a message, which shows no secret.
     package func parts(or fail: (String) -> ConfigError) throws(ConfigError) -> Parts {
-        let form = "expected http(s)://HOST/BUCKET or http(s)://HOST/BUCKET/PREFIX"
-        guard let scheme = url.firstRange(of: "://"), ["http", "https"].contains(url[..<scheme.lowerBound]),
-            url.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }), !url.contains("?"), !url.contains("#")
-        else { throw fail(form) }
-        let rest = url[scheme.upperBound...]
-        guard !rest.contains("@") else { throw fail("keys do not belong into the URL: see accessKey and secretKey") }
-        let parts = rest.split(separator: "/", maxSplits: 2, omittingEmptySubsequences: false)
-        guard parts.count >= 2, !parts[0].isEmpty, !parts[1].isEmpty else { throw fail(form) }
-        let prefix = parts.count == 3 ? String(parts[2]) : ""
-        guard prefix.utf8.count <= 256, !prefix.contains("//"), !prefix.contains("%") else {
-            throw fail("a prefix has at most 256 characters, no % and no empty part")
-        }
         guard !accessKey.isEmpty, !secretKey.isEmpty else {
             throw fail(
                 "it needs an access key and its secret: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or accessKey and secretKey"
             )
         }
         do throws(S3Error) {
-            let bucket = try S3Bucket(
-                endpoint: "\(url[..<scheme.lowerBound])://\(parts[0])", name: String(parts[1]), region: region,
-                style: isVirtualHost ? .virtualHost : .path)
+            let address = try BucketAddress(url, region: region, isVirtualHost: isVirtualHost)
             let credentials = try S3Credentials(accessKey: accessKey, secretKey: secretKey, sessionToken: sessionToken)
-            return Parts(bucket: bucket, credentials: credentials, names: ObjectNames(prefix: prefix))
+            return Parts(address: address, credentials: credentials)
         } catch { throw fail(error.message) }
     }
 }

@@ -107,6 +107,44 @@ struct SharedServerTests {
         }
     }
 
+    /// `tilegc shared` reaches both proxies, counts and sweeps.
+    @Test func anExpiryReachesBothAndASweepRemoves() async throws {
+        try await withTwo { server, client, a, b, source in
+            let name = source.name
+            let path = "/tiles/\(name)/3/1/1"
+            _ = try await a.get(path)
+            await isWritten(a)
+            _ = try await b.get(path)
+            #expect(a.origin.count == 1 && b.origin.count == 0)
+            let writer = MarkWriter(
+                client, ObjectNames(prefix: ""), on: MultiThreadedEventLoopGroup.singleton.next(),
+                now: { Timestamp(Date()) }, ticks: CacheClock.system.ticks,
+                sleep: { try await Task.sleep(nanoseconds: $0) })
+            try await writer.add { known, now in
+                try Marks.expiring(name, zooms: 3...3, box: nil, after: known, at: now, random: 7)
+            }
+            // The mark is about what was asked for up to two seconds after it.
+            for lab in [a, b] {
+                lab.clock.advance(seconds: 5)
+                await lab.readSharedIndex()
+            }
+            _ = try await a.get(path)
+            #expect(a.origin.count == 2)
+            await isWritten(a)
+            let sweep = BucketSweep(client, ObjectNames(prefix: ""), source: name)
+            let counted = try await sweep.run(deletingBefore: nil, unless: { false })
+            #expect(counted.objects == 1 && counted.bytes > 8 && counted.deleted == 0)
+            let none = try await sweep.run(deletingBefore: Timestamp(Date()).adding(seconds: -3600), unless: { false })
+            #expect(none.deleted == 0)
+            let stopped = try await sweep.run(
+                deletingBefore: Timestamp(Date()).adding(seconds: 3600), most: 0, unless: { false })
+            #expect(stopped.deleted == 0 && stopped.wasStopped)
+            let swept = try await sweep.run(deletingBefore: Timestamp(Date()).adding(seconds: 3600), unless: { false })
+            #expect(swept.deleted == 1 && swept.failed == 0 && !swept.wasStopped)
+            #expect(try await sweep.run(deletingBefore: nil, unless: { false }).objects == 0)
+        }
+    }
+
     @Test func damagedAndForeignObjectsAreNotServed() async throws {
         try await withTwo { _, client, a, b, source in
             let shared = try #require(source.sharedSource)

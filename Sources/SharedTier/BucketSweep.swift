@@ -1,0 +1,69 @@
+package import ObjectStorage
+package import TileStore
+
+/// What is in a fleet's bucket, listed a thousand objects at a time.
+///
+/// Proxies go on meanwhile: what is deleted just when one of them writes it anew is a miss, no more.
+package struct BucketSweep: Sendable {
+    package struct Figures: Hashable, Sendable {
+        /// Tiles' objects, and their bytes.
+        package var objects = 0
+        package var bytes: Int64 = 0
+        /// Those of them that were deleted, and that could not be.
+        package var deleted = 0
+        package var failed = 0
+        /// Whether there may be more to delete.
+        package var wasStopped = false
+
+        package init() {}
+    }
+
+    private let client: S3Client
+    private let prefix: String
+
+    /// - Parameter source: Only tiles of sources of this name.
+    package init(_ client: S3Client, _ names: ObjectNames, source: SourceName?) {
+        self.client = client
+        prefix = source.map { names.tiles(ofSourcesNamed: $0) } ?? names.tiles
+    }
+
+    /// Counts everything, and deletes what was written before a time.
+    ///
+    /// - Parameters:
+    ///   - time: By the bucket's clock; `nil` to delete nothing.
+    ///   - most: No more are deleted.
+    ///   - isStopped: Asked before each page.
+    /// - Throws: `S3Error`; what was deleted so far is.
+    package func run(
+        deletingBefore time: Timestamp?, most: Int = .max, unless isStopped: () -> Bool,
+        progress: (Figures) -> Void = { _ in }
+    ) async throws(S3Error) -> Figures {
+        var figures = Figures()
+        var token: String?
+        repeat {
+            guard !isStopped() else {
+                figures.wasStopped = true
+                return figures
+            }
+            let page = try await client.send(.list(prefix: prefix, continuing: token))
+            figures.objects += page.items.count
+            for item in page.items { figures.bytes += item.size }
+            if let time {
+                let old = page.items.filter { $0.modified.map { $0 < time } ?? false }.map(\.key)
+                let keys = Array(old.prefix(most - figures.deleted))
+                if !keys.isEmpty {
+                    let failures = try await client.send(.deleteObjects(keys))
+                    figures.failed += failures.count
+                    figures.deleted += keys.count - failures.count
+                }
+                if keys.count < old.count {
+                    figures.wasStopped = true
+                    return figures
+                }
+            }
+            progress(figures)
+            token = page.next
+        } while token != nil
+        return figures
+    }
+}
