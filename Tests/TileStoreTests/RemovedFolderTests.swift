@@ -36,6 +36,87 @@ struct RemovedFolderTests {
         #expect(try reader.snapshot() == other.snapshot())
     }
 
+    /// A record leads to it, so it was there; verify said that the cache is sound.
+    @Test func aLostJournalAfterARotationWasNotReported() throws {
+        let lab = try Lab()
+        try lab.put(0..<5)
+        try #require(try lab.store.beginCompaction()).abandon()
+        let next = lab.journal
+        try lab.put(5..<9)
+        try lab.store.close()
+        lab.removeImages()
+        lab.disk.remove(next)
+        for _ in 0..<3 {
+            let store = try lab.another()
+            #expect(try store.statistics().entries == 5)
+            #expect(try store.hasLosses && !store.verify().ok)
+            try store.close()
+        }
+        let store = try lab.another()
+        _ = try store.verify(repair: true)
+        #expect(try store.verify().ok && !store.hasLosses)
+    }
+
+    /// Everything in it was lost, and verify said that the cache is sound.
+    @Test(arguments: [0, 20], [false, true])
+    func aJournalThatWasEmptiedWasNotReported(left: Int, isRotated: Bool) throws {
+        let lab = try Lab()
+        try lab.put(0..<5)
+        if isRotated { _ = try lab.store.compact() }
+        try lab.put(5..<9)
+        try lab.store.close()
+        lab.removeImages()
+        lab.disk.corrupt(lab.journal) { $0.removeSubrange(left...) }
+        var readOnly = Lab.plain
+        readOnly.readOnly = true
+        for configuration in [readOnly, Lab.plain, Lab.plain, readOnly] {
+            let store = try lab.another(configuration)
+            #expect(try store.statistics().entries == (isRotated ? 5 : 0))
+            #expect(try store.hasLosses && !store.verify().ok)
+            try store.close()
+        }
+        let store = try lab.another()
+        try store.put(lab.bytes(9), for: lab.key(9), metadata: lab.metadata())
+        _ = try store.verify(repair: true)
+        #expect(try store.verify().ok && !store.hasLosses)
+        #expect(try lab.another().read(lab.key(9)) != nil)
+    }
+
+    /// The cache could not be opened, and not be repaired either.
+    @Test(arguments: [false, true]) func aCheckpointThatIsMissingIsMadeAnew(hasOlderJournal: Bool) throws {
+        let lab = try Lab()
+        try lab.put(0..<5)
+        let older = lab.disk.contents(lab.journal) ?? []
+        for _ in 0..<2 { _ = try lab.store.compact() }
+        try lab.put(5..<9)
+        try #require(try lab.store.beginCompaction()).abandon()
+        try lab.put(9..<11)
+        try lab.store.close()
+        lab.removeImages()
+        lab.disk.remove(lab.checkpoint)
+        if hasOlderJournal { lab.disk.plant("manifest/journal-0.jsonl", older) }
+        for _ in 0..<2 {
+            let store = try lab.another()
+            #expect(try store.statistics().entries == 6)
+            #expect(try store.hasLosses && !store.verify().ok)
+            try store.close()
+        }
+        let store = try lab.another()
+        _ = try store.verify(repair: true)
+        #expect(try store.verify().ok && !store.hasLosses)
+        #expect(try store.statistics().entries == 6)
+    }
+
+    /// A folder in the place of the note made a sound cache report a loss, and stopped its repair.
+    @Test func whatIsNoNoteOfALossIsForeign() throws {
+        let lab = try Lab()
+        try lab.put(0..<5)
+        lab.disk.plantFolder(Ledger.lossPath)
+        #expect(try !lab.store.hasLosses)
+        let found = try lab.store.verify(repair: true)
+        #expect(found.journalDamage == 0 && found.foreign.count == 1 && found.entries == 5)
+    }
+
     /// The first `verify` told of it; the next one called the cache sound.
     @Test func aLostManifestWasReportedOnce() throws {
         let lab = try Lab()
@@ -473,5 +554,12 @@ struct RemovedFolderTests {
         for name in lab.disk.names("") where name != "sources" { lab.disk.remove(name) }
         let error = #expect(throws: StoreError.self) { try lab.reopen() }
         #expect(error?.code == .notACache)
+    }
+}
+
+extension Lab {
+    /// What would be opened instead of the manifest.
+    fileprivate func removeImages() {
+        for name in disk.names("manifest") where name.hasPrefix("index-") { disk.remove("manifest/" + name) }
     }
 }

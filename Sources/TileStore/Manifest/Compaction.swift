@@ -53,6 +53,12 @@ package final class Compaction {
             }
             return (ledger.generation, ledger.loads, isEmpty, isOverdue)
         }
+        // The checkpoint's journal never loses its first line, not even where a power cut may take others.
+        if beganJournal, !store.isDurable {
+            let journal = try files.open(Ledger.journalPath(generation), .read)
+            defer { files.close(journal) }
+            try files.sync(journal)
+        }
         temporary = "staging/checkpoint-\(String(store.environment.random(), radix: 16))"
         file = try files.inStaging { [temporary] () throws(FileError) in
             try files.open(temporary, .createNew)
@@ -137,7 +143,7 @@ package final class Compaction {
     private func drain() throws {
         guard let file else { return }
         do throws(FileError) { try store.files.writeAll(file, lines.bytes) } catch {
-            throw StoreError(error, in: store.files.location)
+            throw StoreError(FileError(error.operation, temporary, error.number), in: store.files.location)
         }
         bytes += lines.count
         unsynced += lines.count

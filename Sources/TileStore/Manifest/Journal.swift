@@ -105,6 +105,12 @@ final class Journal {
         return try files.status(at: Ledger.journalPath(generation))?.number != files.status(of: file).number
     }
 
+    /// Whether the file lacks its first line, or the next one is missing to which a record leads.
+    ///
+    /// Both were written before anything led there, so somebody, or a power cut, has taken them. For a process that has read
+    /// as far as it can.
+    var lacksWhatItHad: Bool { file != nil && (offset == 0 || awaited != nil) }
+
     // MARK: Reading
 
     func length() throws(FileError) -> Int64 { try files.length(of: opened(to: "read")) }
@@ -236,14 +242,14 @@ final class Journal {
     /// Writes lines at the end, and counts in `written` how much of them is there.
     func write(_ bytes: UnsafeRawBufferPointer, _ written: inout Int) throws(FileError) {
         let file = try opened(to: "append")
-        if offset == 0 { try writeHeader(file) }
         while written < bytes.count {
             written += try files.write(file, UnsafeRawBufferPointer(rebasing: bytes[written...]))
         }
     }
 
-    /// A journal that a power cut emptied gets its first line again.
-    private func writeHeader(_ file: OpenFile) throws(FileError) {
+    /// Gives a journal that somebody, or a power cut, has emptied its first line again.
+    func restoreHeader() throws(FileError) {
+        let file = try opened(to: "append")
         var header = LineBuffer(capacity: 128)
         header.journalHeader(generation, after: 0, previous: nil)
         do throws(FileError) {

@@ -75,6 +75,10 @@ extension Ledger {
                         return false
                     }
                 }
+                if size == 0, offset == 0, underLock, !readOnly {
+                    try noteLoss()
+                    try journal.restoreHeader()
+                }
                 // Shorter than what was read: somebody put an older file in its place.
                 return size == offset || offset == 0
             }
@@ -149,6 +153,8 @@ extension Ledger {
         guard let right = try journal.nextRightLine(of: size) else {
             let next = try takeLostRotation(at: size)
             guard next == .notThere else { return next }
+            // Without its first line nothing else of it is right.
+            if offset == 0 { try noteLoss() }
             try journal.truncate()
             return .followed
         }
@@ -208,8 +214,10 @@ extension Ledger {
             if let newest = try files.newestCheckpoint(), newest > generation {
                 if newest > next || !underLock { return .newerCheckpoint }
             }
-            // Not there: its maker died before, or it is already deleted. Only the lock tells.
+            // Not there: somebody has removed it, or a power cut has. Only the lock tells.
             guard underLock, !readOnly else { return .notThere }
+            // The record that leads to it was written after it: what it said is lost.
+            try noteLoss()
             try Journal.create(next, after: offset, previous: journal.lastChecksum, sync: durable, in: files)
             file = try openIfThere(Self.journalPath(next), forAppending: true)
         }

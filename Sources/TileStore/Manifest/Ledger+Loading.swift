@@ -58,33 +58,44 @@ extension Ledger {
         }
     }
 
-    /// Makes the first checkpoint and journal of a new cache, or the checkpoint that an unfinished creation lacks.
+    /// Makes the first checkpoint and journal of a new cache, or the checkpoint that is missing.
     ///
+    /// One that is missing is lost, unless the cache was still being made. The journals that are left are read after it.
     /// - Parameter isNew: Whether the cache is only now being made.
-    /// - Returns: Whether there was nothing of it: in a cache that is not new, all that its manifest said is lost.
+    /// - Returns: Whether something is lost.
     @discardableResult
     func createFirst(isNew: Bool) throws -> Bool {
         // Gone where somebody has deleted `manifest/`.
         try CacheFolder.makeFolders(files)
-        let journals = try files.list("manifest")?.compactMap { Self.generation(of: $0, "journal-", ".jsonl") } ?? []
-        if let oldest = journals.min(), oldest > 0 {
-            throw StoreError(
-                .damaged,
-                "\(files.location)/manifest has journal-\(oldest).jsonl but no checkpoint: restore checkpoint-\(oldest).json "
-                    + "from a backup, or remove the folder and let the cache fill again")
-        }
-        if journals.isEmpty {
-            if !isNew { try noteLoss() }
-            try Journal.create(0, sync: true, in: files)
-        }
+        let oldest = try oldestOfNewestJournals()
+        // Journal 0 alone is what an unfinished creation leaves; its checkpoint would have had nothing.
+        let isLost = !isNew && oldest != 0
+        if isLost { try noteLoss() }
+        if oldest == nil { try Journal.create(0, sync: true, in: files) }
+        let first = oldest ?? 0
         var lines = LineBuffer()
-        lines.checkpointHeader(0, sequence: 1, nextSet: 1, entries: 0, blobs: 0)
+        lines.checkpointHeader(first, sequence: 1, nextSet: 1, entries: 0, blobs: 0)
         lines.checkpointEnd(0)
         let temporary = "staging/first-\(String(environment.random(), radix: 16))"
         try files.createFile(temporary, lines.bytes, sync: true)
-        try files.rename(temporary, to: Self.checkpointPath(0))
+        try files.rename(temporary, to: Self.checkpointPath(first))
         try files.syncFolder("manifest")
-        return journals.isEmpty
+        return isLost
+    }
+
+    /// Where the journals begin of which the newest is the last, each leading to the next; `nil` if there is none.
+    ///
+    /// Files that do not begin as a journal of their number are passed over.
+    private func oldestOfNewestJournals() throws(FileError) -> UInt64? {
+        let found = try files.list("manifest")?.compactMap { Self.generation(of: $0, "journal-", ".jsonl") } ?? []
+        var oldest: UInt64?
+        for n in found.sorted(by: >) {
+            if let oldest, n != oldest - 1 { break }
+            guard let file = try openIfThere(Self.journalPath(n)) else { continue }
+            defer { files.close(file) }
+            if try JournalHeader(of: file, in: files)?.generation == n { oldest = n }
+        }
+        return oldest
     }
 
     private func readCheckpoint(_ file: OpenFile, _ number: UInt64) throws -> Tables {

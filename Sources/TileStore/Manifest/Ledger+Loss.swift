@@ -7,13 +7,22 @@ extension Ledger {
     ///
     /// Only under the lock, and before the missing file is made anew: a process that is killed between the two loses nothing of it.
     func noteLoss() throws(FileError) {
-        guard try !hasLoss() else { return }
+        guard try !isNoted() else { return }
         try files.createFile(Self.lossPath, bytes: [], sync: true)
     }
 
-    /// Whether the note is there.
-    func hasLoss() throws(FileError) -> Bool { try files.status(at: Self.lossPath) != nil }
+    /// Whether something is lost: by the note, or by what this process met, which only a holder of the lock can note.
+    func hasLoss() throws(FileError) -> Bool {
+        if journal.lacksWhatItHad, !mustLoad { return true }
+        return try isNoted()
+    }
+
+    /// Whether the note is there; what else somebody has put into its place says nothing.
+    private func isNoted() throws(FileError) -> Bool { try files.status(at: Self.lossPath)?.kind == .file }
 
     /// Removes the note, under the lock, once what is left was written anew.
-    func forgetLoss() throws(FileError) { try files.unlink(Self.lossPath) }
+    func forgetLoss() throws(FileError) {
+        guard try isNoted() else { return }
+        try files.unlink(Self.lossPath)
+    }
 }
