@@ -65,7 +65,7 @@ extension TileDownload {
             case .job(let job):
                 guard case .away(let job, let wait) = await attempt(job) else { continue }
                 put(back: job)
-                await sitOut(wait, since: rings)
+                await sitOut(wait, server(of: job.key), since: rings)
             }
         }
     }
@@ -133,12 +133,13 @@ extension TileDownload {
     ///
     /// - Parameters:
     ///   - pause: For how long nothing would be sent; `nil` if that is not known.
+    ///   - server: The server.
     ///   - rings: How often ``bell`` had rung before that was found out.
-    private func sitOut(_ pause: Duration?, since rings: UInt64) async {
+    private func sitOut(_ pause: Duration?, _ server: String, since rings: UInt64) async {
         // Another worker asks already.
         guard outage.close() else { return }
         defer { outage.open() }
-        if pause == nil, await controlAnswers() { return }
+        if pause == nil, await controlAnswers(server) { return }
         setAway(true)
         defer { setAway(false) }
         let answers = state.withLock { $0.answers }
@@ -158,7 +159,7 @@ extension TileDownload {
                 job = kept
                 inHand = nil
             } else {
-                if wait != nil, await controlAnswers() { return }
+                if wait != nil, await controlAnswers(server) { return }
                 switch next(preferringNew: true) {
                 case .none: return
                 case .later(let left):
@@ -188,15 +189,16 @@ extension TileDownload {
     ///
     /// Without that, a few tiles that a server never gives could not be told from a server that is away, once all others
     /// have come.
-    private func controlAnswers() async -> Bool {
-        guard !hasNew, let key = state.withLock({ $0.control }) else { return false }
+    private func controlAnswers(_ server: String) async -> Bool {
+        guard !hasNew, let key = state.withLock({ $0.servers[server]?.control }) else { return false }
         await passGates()
         guard isToGoOn, hasPatience(for: .zero) else { return false }
         do { guard try await ask(key, beforeSending: {}) != nil else { return false } } catch { return false }
         // The patience runs on until a tile is settled: what never is must not be waited for without end.
         state.withLock { state in
             state.answers += 1
-            state.controls += 1
+            state.servers[server, default: Server()].answers += 1
+            state.servers[server, default: Server()].controls += 1
             state.obstacle = nil
         }
         return true
@@ -291,6 +293,7 @@ extension TileDownload {
 
     private func attempt(_ job: Job) async -> TryEnd {
         let key = job.key
+        let server = server(of: key)
         var job = job
         let suspensions = cache.suspension.closings
         do {
@@ -298,13 +301,13 @@ extension TileDownload {
                 options.onTile?(key, .unchanged)
                 count { state in
                     state.report.progress.unchanged += 1
-                    if state.control == nil { state.control = key }
+                    if state.servers[server]?.control == nil { state.servers[server, default: Server()].control = key }
                 }
                 return .unchanged
             }
             let brought = try await ask(key) {
                 guard job.answers == nil else { return }
-                (job.answers, job.controls) = state.withLock { ($0.answers, $0.controls) }
+                (job.answers, job.controls) = state.withLock { $0.heard(of: server) }
             }
             guard let brought else {
                 put(back: job)
@@ -313,7 +316,7 @@ extension TileDownload {
             if (brought.notStored as? StoreError)?.code == .locked, cache.suspension.closings != suspensions {
                 // It came when nothing could be stored, and is no fault of anybody's.
                 let now = cache.clock.ticks()
-                count { $0.noteAnswer(now) }
+                count { $0.noteAnswer(of: server, now) }
                 put(back: job)
                 return .answered
             }
@@ -343,8 +346,13 @@ extension TileDownload {
         }
         guard let resource = cache.resource(url, options, RequestMeter()) else { return false }
         // A newer style could name what was not looked for: the one that was read is kept, whatever its age.
-        let since = contents?.documents.contains(key) ?? false ? .distantPast : since
-        return try await cache.settled(resource, ifFresh: !options.revalidatesFresh, since: since) != nil
+        let since = contents?.documents[key] != nil ? .distantPast : since
+        return try await cache.needsNoRequest(resource, ifFresh: !options.revalidatesFresh, since: since)
+    }
+
+    /// What tells the server of a tile, or of a resource, from others: a styled map may have many.
+    private func server(of key: TileKey) -> String {
+        contents?.host(of: key) ?? "source \(key.source)"
     }
 
     /// For how long a tile, or a resource, is left alone that has failed.
@@ -392,12 +400,12 @@ extension TileDownload {
     }
 
     private func settle(_ key: TileKey, _ brought: Brought) {
-        let outcome = brought.outcome
+        let (outcome, server) = (brought.outcome, server(of: key))
         // Before its progress is told.
         options.onTile?(key, outcome)
         count { state in
-            state.noteAnswer(cache.clock.ticks())
-            state.control = key
+            state.noteAnswer(of: server, cache.clock.ticks())
+            state.servers[server, default: Server()].control = key
             if brought.notStored == nil { state.notStoredInARow = 0 }
             switch outcome {
             case .fetched: state.report.progress.fetched += 1
@@ -425,7 +433,7 @@ extension TileDownload {
             end(.closed)
             return .over
         }
-        let (key, now) = (job.key, cache.clock.ticks())
+        let (key, server, now) = (job.key, server(of: job.key), cache.clock.ticks())
         let failure = error as? FetchFailure
         let told =
             failure?.error ?? error as? TileCacheError
@@ -438,22 +446,23 @@ extension TileDownload {
         let blame = failure.map(Blame.init) ?? .tile
         var job = job
         let hasFailed = count { state -> Bool in
+            let heard = state.heard(of: server)
             switch blame {
             case .server:
                 // Where it gives a tile that it gave before, it is not away; while it asks for a pause, it may be.
                 let isPause = told.code == .waiting || failure?.retryAfter != nil
-                if !isPause, state.controls > job.controls { job.tries += 1 }
+                if !isPause, heard.controls > job.controls { job.tries += 1 }
                 // Nor is it where it always asks for one for this tile, and answers about others between.
-                if told.code != .waiting, isPause, state.answers > job.answers ?? 0 { job.pauses += 1 }
+                if told.code != .waiting, isPause, heard.answers > job.answers ?? 0 { job.pauses += 1 }
                 if job.pauses >= Self.mostPauses { job.tries = options.attempts }
             case .unclear:
-                // Counts only if other tiles came since: else the network is away, or the server.
-                if state.answers > job.answers ?? 0 { job.tries += 1 }
+                // Counts only if other tiles of it came since: else the network is away, or the server.
+                if heard.answers > job.answers ?? 0 { job.tries += 1 }
             case .tile:
-                state.noteAnswer(now)
+                state.noteAnswer(of: server, now)
                 job.tries = failure?.mayPass == true ? job.tries + 1 : options.attempts
             }
-            (job.answers, job.controls) = (state.answers, state.controls)
+            (job.answers, job.controls) = state.heard(of: server)
             if told.code != .waiting || state.obstacle == nil, blame != .tile { state.obstacle = told }
             // One who only heard that the host is left alone may have ended the download before the one who knows why.
             if told.code != .waiting, blame != .tile, state.report.stoppedBy?.code == .waiting {
@@ -500,10 +509,16 @@ extension TileDownload.State {
     fileprivate mutating func noteWaiting() { report.progress.isWaiting = isAway || networkObstacle != nil }
 
     /// The server said something about a tile.
-    fileprivate mutating func noteAnswer(_ now: UInt64) {
+    fileprivate mutating func noteAnswer(of server: String, _ now: UInt64) {
         answers += 1
+        servers[server, default: TileDownload.Server()].answers += 1
         lastAnswer = now
         obstacle = nil
+    }
+
+    /// How often a server has answered, and how often about a tile that it gave before.
+    fileprivate func heard(of server: String) -> (answers: Int, controls: Int) {
+        servers[server].map { ($0.answers, $0.controls) } ?? (0, 0)
     }
 
     /// Whether the server lets any of the tiles be stored.

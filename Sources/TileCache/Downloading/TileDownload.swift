@@ -18,11 +18,21 @@ public final class TileDownload: Sendable {
         let key: TileKey
         /// Tries that count against it.
         var tries = 0
-        /// How often the server asked for a pause for it, though it answered about others since the try before.
+        /// How often its server asked for a pause for it, though it answered about others since the try before.
         var pauses = 0
-        /// How many answers the server had given when it was tried last; `nil` before the first try.
+        /// How many answers its server had given when it was tried last; `nil` before the first try.
         var answers: Int?
         /// How many times it had then given a tile that it gave before.
+        var controls = 0
+    }
+
+    /// What one server said.
+    struct Server {
+        /// Its answers about tiles.
+        var answers = 0
+        /// A tile that it gave: asked for again, it tells whether the server is there.
+        var control: TileKey?
+        /// How many times it told so.
         var controls = 0
     }
 
@@ -46,14 +56,12 @@ public final class TileDownload: Sendable {
         var obstacle: TileCacheError?
         /// Why the network may not be used.
         var networkObstacle: TileCacheError?
-        /// Answers of the server about tiles.
+        /// Answers about tiles, of all servers.
         var answers = 0
         /// When the last of them came; at first, and after a pause, when it began.
         var lastAnswer: UInt64
-        /// A tile that the server gave: asked for again, it tells whether the server is there.
-        var control: TileKey?
-        /// How many times it told so.
-        var controls = 0
+        /// What the servers said, each for itself: that one answers tells nothing about another.
+        var servers: [String: Server] = [:]
         var notStoredInARow = 0
         /// Tiles that do not exist, and whose absence the server does not let anybody store.
         var absentAndNotStored = 0
@@ -304,7 +312,8 @@ public final class TileDownload: Sendable {
     private func countPresent() async {
         guard isRegion, !isGivenUp, !cache.isClosed else { return }
         if await countPresentByEntries() { return }
-        let (failed, store) = (Set(state.withLock { $0.report.failures.map(\.key) }), cache.store)
+        let failed = Set(state.withLock { $0.report.failures.map(\.key) })
+        let (cache, contents) = (self.cache, self.contents)
         var tiles = self.tiles
         var (present, settled) = (0, 0)
         do {
@@ -313,7 +322,7 @@ public final class TileDownload: Sendable {
                 while some.count < 4096, let key = tiles.next() { some.append(key) }
                 guard !some.isEmpty else { break }
                 let keys = some
-                let there = try await cache.pool.run { try keys.filter { try store.entry(for: $0) != nil } }
+                let there = try await cache.pool.run { try keys.filter { try cache.isThere($0, contents) } }
                 present += there.count
                 settled += failed.isEmpty ? there.count : there.count { !failed.contains($0) }
             }
@@ -339,19 +348,18 @@ public final class TileDownload: Sendable {
     /// - Returns: Whether that could be done: not for shapes that take too many rectangles.
     private func countPresentByEntries() async -> Bool {
         let pending = state.withLock { $0.report.progress.pending }
-        guard pending > Self.lookedUpOneByOne, let first = tiles.first else { return false }
-        let (tiles, store) = (self.tiles, cache.store)
+        guard pending > Self.lookedUpOneByOne else { return false }
+        let (tiles, cache, contents) = (self.tiles, self.cache, self.contents)
         do {
             let present = try await cache.pool.run { () -> Int? in
-                var selection = EntrySelection()
-                selection.source = first.source
-                guard let region = try tiles.region() else { return nil }
-                selection.region = region
-                let variant = first.tile
-                var present = 0
-                try store.forEachEntry(where: selection) { entry in
-                    guard let tile = entry.key.tile, let variant else { return }
-                    if tile.scale == variant.scale, tile.format == variant.format { present += 1 }
+                guard let (parts, others) = try tiles.parts() else { return nil }
+                var present = try others.count { try cache.isThere($0, contents) }
+                for part in parts {
+                    var selection = EntrySelection()
+                    (selection.source, selection.region) = (part.region.source, part.region)
+                    try cache.store.forEachEntry(where: selection) { entry in
+                        if part.contains(entry.key) { present += 1 }
+                    }
                 }
                 return present
             }
@@ -425,8 +433,8 @@ extension TileDownload.State {
         if progress.lost > 0 {
             let reason = TileCacheError(
                 .notStored,
-                "stored, and not there any more: evicted or removed meanwhile; give the region a name, which pins it, or "
-                    + "the cache more space")
+                "stored, and not there any more: evicted or removed meanwhile, or replaced by another one; give the region a name, "
+                    + "which pins it, or the cache more space; a map whose style has changed is downloaded anew")
             found.append(DownloadShortfall(tiles: progress.lost, reason: reason))
         }
         return found
@@ -461,19 +469,16 @@ enum TileKeys: IteratorProtocol, Sendable {
         }
     }
 
-    /// The first that is left.
-    var first: TileKey? {
-        var copy = self
-        return copy.next()
-    }
-
-    /// All of them as rectangles; `nil` for what are not tiles of one source, or a list.
-    func region() throws -> PinnedRegion? {
+    /// All of them as rectangles, and those that are in none; `nil` for a list.
+    func parts() throws -> (rectangles: [TilePart], others: [TileKey])? {
         switch self {
-        case .covered(let keys):
-            try PinnedRegion(name: "present", source: keys.source, spans: keys.coverage.spans())
-        case .pinned(let keys): keys.region
-        case .listed, .styled: nil
+        case .covered(var keys):
+            guard let variant = keys.next()?.tile else { return ([], []) }
+            let region = try PinnedRegion(name: "present", source: keys.source, spans: keys.coverage.spans())
+            return ([TilePart(region: region, variant: variant)], [])
+        case .pinned(let keys): return ([TilePart(region: keys.region, variant: keys.variant)], [])
+        case .styled(let keys): return (Array(keys.parts), Array(keys.keys))
+        case .listed: return nil
         }
     }
 }

@@ -43,13 +43,13 @@ final class ResourceFill {
 
         /// What one who asks for a resource hears of it.
         ///
-        /// A failure by a limit of another caller's is not that of one who allows more.
+        /// A failure by a limit of another caller's is not that of one who allows more: those ask again, together.
         func news(for resource: Resource) -> FillEnd {
             guard case .failed = news, let failure = error as? TransportError else { return news }
-            if networks.union(resource.terms.networks) != networks { return .alone }
+            if networks.union(resource.terms.networks) != networks { return .again }
             switch failure.code {
-            case .timeout: return resource.timeout > timeout ? .alone : news
-            case .bodyTooLarge: return resource.bodyLimit > bodyLimit ? .alone : news
+            case .timeout: return resource.timeout > timeout ? .again : news
+            case .bodyTooLarge: return resource.bodyLimit > bodyLimit ? .again : news
             default: return news
             }
         }

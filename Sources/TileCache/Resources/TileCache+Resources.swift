@@ -30,7 +30,8 @@ extension TileCache {
     ///   - request: A GET or HEAD with scheme, authority and path. Without an `Accept-Encoding` the body comes plain.
     ///   - source: The name that it is stored under, beside the tiles of a source of that name; `nil` for `resources`.
     ///   - bodyLimit: So many bytes of body are read from a server at most. What is larger than 64 MiB is not stored.
-    ///   - timeout: How long each exchange with a server may take.
+    ///   - timeout: How long each exchange with a server may take; one that somebody else has begun may take the time which that
+    ///     one gave.
     /// - Returns: The response, whatever its status; `nil` if it was wanted only if it is stored, and it is not.
     /// - Throws: ``TileCacheError``: ``TileCacheError/Code/invalidRequest``, ``TileCacheError/Code/noAnswer``,
     ///   ``TileCacheError/Code/waiting``, ``TileCacheError/Code/badRedirect``, ``TileCacheError/Code/closed``; `CancellationError`.

@@ -228,14 +228,6 @@ struct TileSet {
             zooms.lowerBound, min(wanted.lowerBound, zooms.upperBound))...min(wanted.upperBound, zooms.upperBound)
     }
 
-    /// Whether a tile is where there are some.
-    func covers(_ tile: TileAddress) -> Bool {
-        // One that crosses the antimeridian is not worth the arithmetic.
-        guard let bounds, bounds.west < bounds.east else { return true }
-        let box = tile.box
-        return box.west < bounds.east && box.east > bounds.west && box.south < bounds.north && box.north > bounds.south
-    }
-
     /// The URL of a tile, as MapLibre Native makes it.
     ///
     /// - Parameter scale: Pixels per point of the screen.

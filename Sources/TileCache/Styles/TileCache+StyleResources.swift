@@ -38,13 +38,39 @@ extension TileCache {
     ///
     /// Read as a whole, so that its file is there.
     func settled(_ resource: Resource, ifFresh: Bool, since: Timestamp?) async throws -> Data? {
-        guard let found = try await stored(resource), found.isContent else { return nil }
-        let (metadata, now) = (found.entry.metadata, clock.now())
-        let isNew = since.map { metadata.storedAt >= $0 && metadata.storedAt <= now } ?? false
-        let isFresh = ifFresh && !metadata.isStale(at: now) && !metadata.response.noCache
-        guard isNew || isFresh else { return nil }
+        guard let found = try await stored(resource), found.isContent,
+            isSettled(found.entry.metadata, ifFresh, since)
+        else { return nil }
         if case .memory(let data) = found.body { return data }
         return Data()
+    }
+
+    /// Whether a resource of a map needs no request: what is stored is settled, or that there is none.
+    func needsNoRequest(_ resource: Resource, ifFresh: Bool, since: Timestamp?) async throws -> Bool {
+        guard let found = try await stored(resource) else { return false }
+        return (found.isContent || found.isAbsence) && isSettled(found.entry.metadata, ifFresh, since)
+    }
+
+    private func isSettled(_ metadata: TileMetadata, _ ifFresh: Bool, _ since: Timestamp?) -> Bool {
+        let now = clock.now()
+        let isNew = since.map { metadata.storedAt >= $0 && metadata.storedAt <= now } ?? false
+        return isNew || ifFresh && !metadata.isStale(at: now) && !metadata.response.noCache
+    }
+
+    /// Whether what a map needs is stored; may block.
+    ///
+    /// Of a style or a TileJSON that is what was read: another one may name other things.
+    func isThere(_ key: TileKey, _ contents: StyleContents?) throws -> Bool {
+        guard let contents, let url = contents.urls[key] else { return try store.entry(for: key) != nil }
+        guard let resource = ResourceKeyMaker(store: store).resource(url) else { return false }
+        let store = self.store
+        let found = try Lookup.find(resource.request, resource.keys) { key in
+            // Bodies are not read.
+            try store.open(key, wholeUpTo: 0).map { .tile($0) } ?? .miss
+        }
+        guard case .found(let candidate) = found else { return false }
+        if let digest = contents.documents[key] { return candidate.isContent && candidate.entry.blob == digest }
+        return candidate.isContent || candidate.isAbsence
     }
 
     /// What is stored for a resource.
@@ -113,6 +139,9 @@ extension Candidate {
     fileprivate var isContent: Bool {
         entry.metadata.response.status == 200 && !isPage(entry.metadata.response.mediaType)
     }
+
+    /// Whether it says that there is nothing.
+    fileprivate var isAbsence: Bool { [204, 404, 410].contains(entry.metadata.response.status) }
 }
 
 /// Whether an answer is a page for people, as the gates of some networks give them: nothing that a style names is one.

@@ -81,11 +81,12 @@ extension TileCache {
                 .invalidStyle, "\(map.styles.count) styles; 1 to \(Self.mostStyles) can be downloaded at once")
         }
         var contents = StyleContents(
-            map, ResourceKeyMaker(store: store), bulkAllowedHosts: configuration.bulkAllowedHosts)
+            map, ResourceKeyMaker(store: store), bulkAllowedHosts: configuration.bulkAllowedHosts,
+            route: { TileCacheURLProtocol.tile($0, of: self) })
         for (number, style) in map.styles.enumerated() {
             let place = "style \(number + 1)"
             try contents.addDocument(style, place)
-            let body = try await document(style, place, options, since: since)
+            let body = try await document(style, place, options, since: since, &contents)
             let document = try await pool.run { try StyleDocument(body, place, base: style.absoluteString) }
             try document.addURLs(glyphRanges: map.glyphRanges) { try contents.add($0, place) }
             for source in document.sources {
@@ -96,14 +97,14 @@ extension TileCache {
                     }
                     try contents.addDocument(url, place)
                     let name = "a TileJSON of \(place)"
-                    let body = try await self.document(url, name, options, since: since)
+                    let body = try await self.document(url, name, options, since: since, &contents)
                     tiles = try TileSet(StyleDocument.object(body, name), StyleLink(base: text, place: name)) ?? tiles
                 }
                 guard let tiles else { continue }
                 let (known, asked) = (contents, tiles)
                 contents = try await pool.run {
                     var contents = known
-                    try contents.add(asked, place) { TileCacheURLProtocol.tile($0, of: self) }
+                    try contents.add(asked, place)
                     return contents
                 }
             }
@@ -116,7 +117,7 @@ extension TileCache {
 
     /// The body of a style or a TileJSON: from the cache where that needs no request.
     private func document(
-        _ url: URL, _ place: String, _ options: DownloadOptions, since: Timestamp
+        _ url: URL, _ place: String, _ options: DownloadOptions, since: Timestamp, _ contents: inout StyleContents
     ) async throws -> Data {
         guard let resource = resource(url, options, RequestMeter()) else {
             throw TileCacheError(.invalidStyle, "\(place) has a URL that is not absolute, or not by http or https")
@@ -134,6 +135,7 @@ extension TileCache {
             }
             body = response.body
         }
+        contents.read(url, body)
         guard Gzip.isMarked(body) else { return body }
         let (coded, limit) = (body, StyleDocument.longest)
         guard let plain = try await pool.run({ Gzip.decode(coded, limit: limit) }) else {

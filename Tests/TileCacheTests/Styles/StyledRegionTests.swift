@@ -308,21 +308,22 @@ struct StyledRegionTests {
         let source = try lab.source("relief", "https://maps.example/relief/{z}/{x}/{y}.png")
         func contents(_ template: String) throws -> StyleContents {
             let keys = ResourceKeyMaker(store: lab.store)
-            var contents = StyleContents(try map(zooms: 0...3), keys, bulkAllowedHosts: [])
-            let link = StyleLink(base: Self.page, place: "style 1")
-            let tiles = try #require(try TileSet(["tiles": .array([.string(template)])], link))
-            try contents.add(tiles, "style 1") { request in
+            var contents = StyleContents(try map(zooms: 0...3), keys, bulkAllowedHosts: []) { request in
                 source.template.tile(.https, authority: "maps.example", path: request.path ?? "", format: source.format)
                     .map { (source, TileKey(source: source.name, tile: $0)) }
             }
+            let link = StyleLink(base: Self.page, place: "style 1")
+            let tiles = try #require(try TileSet(["tiles": .array([.string(template)])], link))
+            try contents.add(tiles, "style 1")
             _ = try contents.region(named: "alps")
             return contents
         }
         let same = try contents("https://maps.example/relief/{z}/{x}/{y}.png")
-        #expect(same.resources.isEmpty && same.total == 1 + 4 + 16 + 64)
-        // The world's one tile is the source's, in whichever order it is named.
+        #expect(same.resources.isEmpty && same.tiles.isEmpty && same.total == 1 + 4 + 16 + 64)
+        // The world's one tile is the source's, in whichever order it is named. The others are answered with tiles of the source,
+        // but with other ones.
         let swapped = try contents("https://maps.example/relief/{z}/{y}/{x}.png")
-        #expect(swapped.resources.count == 4 + 16 + 64 && swapped.total == 1 + 4 + 16 + 64)
+        #expect(swapped.resources.isEmpty && swapped.tiles.count == 4 + 16 + 64 && swapped.total == 1 + 4 + 16 + 64)
     }
 
     /// Its resources would have gone by the cache's own transport, whatever the network, and no process could have gone on with it.
