@@ -19,12 +19,12 @@ package struct BucketSweep: Sendable {
     }
 
     private let client: S3Client
-    private let prefix: String
+    private let names: ObjectNames
+    private let source: SourceName?
 
     /// - Parameter source: Only tiles of sources of this name.
     package init(_ client: S3Client, _ names: ObjectNames, source: SourceName?) {
-        self.client = client
-        prefix = source.map { names.tiles(ofSourcesNamed: $0) } ?? names.tiles
+        (self.client, self.names, self.source) = (client, names, source)
     }
 
     /// Counts everything, and deletes what was written before a time.
@@ -38,6 +38,7 @@ package struct BucketSweep: Sendable {
         deletingBefore time: Timestamp?, most: Int = .max, unless isStopped: () -> Bool,
         progress: (Figures) -> Void = { _ in }
     ) async throws(S3Error) -> Figures {
+        let prefix = source.map { names.tiles(ofSourcesNamed: $0) } ?? names.tiles
         var figures = Figures()
         var token: String?
         repeat {
@@ -46,10 +47,12 @@ package struct BucketSweep: Sendable {
                 return figures
             }
             let page = try await client.send(.list(prefix: prefix, continuing: token))
-            figures.objects += page.items.count
-            for item in page.items { figures.bytes += item.size }
+            // The names of other sources may begin so too, and other objects lie there.
+            let tiles = page.items.filter { names.isTile($0.key, of: source) }
+            figures.objects += tiles.count
+            for item in tiles { figures.bytes += item.size }
             if let time {
-                let old = page.items.filter { $0.modified.map { $0 < time } ?? false }.map(\.key)
+                let old = tiles.filter { $0.modified.map { $0 < time } ?? false }.map(\.key)
                 let keys = Array(old.prefix(most - figures.deleted))
                 if !keys.isEmpty {
                     let failures = try await client.send(.deleteObjects(keys))

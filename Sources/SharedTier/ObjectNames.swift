@@ -45,6 +45,12 @@ package struct ObjectNames: Hashable, Sendable {
         return String(digest.description.prefix(2))
     }
 
+    /// Whether an object's name is that of a tile, of any source of a name where one is given.
+    func isTile(_ name: String, of source: SourceName?) -> Bool {
+        guard let parts = parts(of: name) else { return false }
+        return source.map { $0 == parts.key.source } ?? true
+    }
+
     /// What an object's name says.
     package struct Parts: Hashable, Sendable {
         package var key: TileKey

@@ -323,6 +323,14 @@ package final class SharedBucket: Sendable {
         }
     }
 
+    /// The same of a tile that may be in the bucket: it is written over with what is stale, since it must not come back from there.
+    package func withdraw(_ key: TileKey, of source: SharedSource) {
+        forget(key, of: source)
+        let here = now()
+        let metadata = TileMetadata(response: ResponseFields(status: 404), storedAt: here, expires: here)
+        write(key, metadata, nil, ByteBuffer(), of: source)
+    }
+
     /// Begins what may be begun.
     private func writeOn() {
         while let next = next() {

@@ -83,4 +83,19 @@ import TileStoreTesting
         let last = Epoch(seconds: .max, random: 1)
         #expect(last.next(at: Timestamp(seconds: 0), random: 2).seconds == .max)
     }
+
+    /// `osm-dark` begins as `osm-` does, and so may what is nobody's tile: a sweep of `osm` took both.
+    @Test func otherNamesThatBeginSoAreNotASourcesTiles() throws {
+        let names = ObjectNames(prefix: "maps")
+        func name(_ source: String) throws -> String {
+            let shared = SharedSource(try SourceName(source), traits: ["a"])
+            return try #require(names.name(of: TileKey("\(source)/3/1/2"), shared, .first))
+        }
+        let (osm, dark) = (try name("osm"), try name("osm-dark"))
+        let source = try SourceName("osm")
+        #expect(names.isTile(osm, of: nil) && names.isTile(osm, of: source))
+        #expect(names.isTile(dark, of: nil) && !names.isTile(dark, of: source))
+        #expect(!names.isTile("maps/v1/osm-backup/important.db", of: nil))
+        #expect(!names.isTile("maps/v1/osm-backup/important.db", of: source))
+    }
 }

@@ -5,19 +5,30 @@ import TileCache
 extension SourceConfiguration {
     /// The source as the fleet knows it; `nil` if nothing of it is shared.
     ///
-    /// Files are each machine's own. What is had by credentials, or stored against the server's word, is given to others only if
-    /// the operator says so.
+    /// Files are each machine's own. What is had by fields of the request that may be credentials, or stored for longer than the server
+    /// said, is given to others only if the operator says so.
     var sharedSource: SharedSource? {
         guard !isLocal, isShared != false else { return nil }
-        let names = ["authorization", "cookie", "proxy-authorization"]
-        let isPrivate = headers.contains { names.contains($0.name.canonicalName) }
-        guard isShared == true || !(isPrivate || lifetimes.overridesServer) else { return nil }
+        let isPrivate = headers.contains { !Self.harmless.contains($0.name.canonicalName) }
+        let isProlonged = lifetimes.overridesServer || lifetimes.minimum != nil
+        guard isShared == true || !(isPrivate || isProlonged) else { return nil }
         var traits = [Self.withoutSecrets(template), "\(servedKind)"]
         for (name, value) in values.sorted(by: { $0.key < $1.key }) where !Self.isSecret(name) {
             traits.append("\(name)=\(value)")
         }
+        for subdomain in subdomains.sorted() { traits.append("subdomain \(subdomain)") }
+        let fields = headers.map { (name: $0.name.canonicalName, value: $0.value) }
+        for field in fields.sorted(by: { ($0.name, $0.value) < ($1.name, $1.value) })
+        where !Self.who.contains(field.name) && !Self.isSecret(field.name) {
+            traits.append("\(field.name): \(field.value)")
+        }
         return SharedSource(name, traits: traits)
     }
+
+    /// Fields that say who asks: the tiles are the same.
+    private static let who: Set<String> = ["user-agent", "referer", "from", "origin"]
+    /// Fields that are no credentials; what tiles depend on among them tells sources apart.
+    private static let harmless = who.union(["accept", "accept-language", "accept-encoding", "host"])
 
     /// A template without the values of those parameters that may be keys: keys change, and the tiles stay the same.
     static func withoutSecrets(_ template: String) -> String {
@@ -30,10 +41,24 @@ extension SourceConfiguration {
         return path + (parameters.isEmpty ? "" : "?" + parameters.joined(separator: "&"))
     }
 
-    /// Whether a parameter of this name may be a key.
+    /// Whether what has this name may be a key, by its last word: `api_key` and `mapKey` are, `keyword` and `design` are not.
     private static func isSecret(_ name: String) -> Bool {
-        let name = name.lowercased()
-        return ["key", "token", "secret", "sig", "auth", "pass", "access", "appid", "app_id", "client", "user"]
-            .contains { name.contains($0) }
+        var words: [String] = [""]
+        var wasSmall = false
+        for character in name {
+            if !character.isLetter && !character.isNumber || character.isUppercase && wasSmall { words.append("") }
+            wasSmall = character.isLowercase
+            if character.isLetter || character.isNumber { words[words.count - 1] += character.lowercased() }
+        }
+        words.removeAll(where: \.isEmpty)
+        guard let last = words.last else { return false }
+        return secretWords.contains(last) || secretWords.contains(words.joined())
     }
+
+    private static let secretWords: Set<String> = [
+        "key", "apikey", "accesskey", "mapkey", "subscriptionkey", "token", "accesstoken", "apitoken", "authtoken",
+        "secret", "sig", "signature", "hmac", "auth", "authorization", "cookie", "pass", "password", "passwd",
+        "credential", "credentials", "jwt", "bearer", "session", "sessionid", "appid", "appcode", "clientid", "userid",
+        "user", "username",
+    ]
 }

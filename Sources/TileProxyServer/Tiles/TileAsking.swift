@@ -292,6 +292,8 @@ final class TileAsking: @unchecked Sendable {
                 }
             case nil: break
             }
+        // What was stored here may be in the bucket as well.
+        case .brought(_, _, .forbidden) where stored != nil: bucket.withdraw(key, of: place)
         case .brought(_, _, .forbidden): bucket.forget(key, of: place)
         default: break
         }

@@ -219,6 +219,79 @@ struct SharedTierTests {
         #expect(plain == "https://h/{z}?a=1&api_key=&token=")
     }
 
+    /// By parts of their names they were taken for keys: tiles of one design were served for another.
+    @Test(arguments: ["design", "keyword", "userstyle", "signal", "passage"])
+    func whatOnlySoundsLikeAKeyTellsSourcesApart(_ name: String) throws {
+        func source(_ value: String) throws -> [SharedSource?] {
+            var inPath = try SourceConfiguration(argument: Self.plain)
+            (inPath.template, inPath.values) = ("https://a.example/{\(name)}/{z}/{x}/{y}.png", [name: value])
+            let inQuery = try SourceConfiguration(argument: "osm=https://a.example/{z}/{x}/{y}.png?\(name)=\(value)")
+            return [inPath.sharedSource, inQuery.sharedSource]
+        }
+        let (dark, light) = (try source("dark"), try source("light"))
+        #expect(zip(dark, light).allSatisfy { $0 != nil && $0 != $1 })
+    }
+
+    @Test(arguments: ["key", "api_key", "apikey", "access-token", "mapKey", "X-Signature", "app_id", "client_id"])
+    func keysTellNothing(_ name: String) throws {
+        let template = SourceConfiguration.withoutSecrets("https://h/{z}?\(name)=hidden")
+        #expect(template == "https://h/{z}?\(name)=")
+    }
+
+    /// A field with another name than Authorization was no secret, hosts and styles in fields told nothing.
+    @Test func fieldsThatMayBeCredentialsAndThoseThatTellSourcesApart() throws {
+        func source(
+            _ fields: HTTPFields, isShared: Bool? = nil, _ change: (inout SourceConfiguration) -> Void = { _ in }
+        ) throws -> SharedSource? {
+            var source = try SourceConfiguration(argument: Self.plain)
+            (source.headers, source.isShared) = (fields, isShared)
+            change(&source)
+            return source.sharedSource
+        }
+        let key = try #require(HTTPField.Name("X-Api-Key"))
+        let style = try #require(HTTPField.Name("X-Style"))
+        let host = try #require(HTTPField.Name("Host"))
+        let plain = try #require(try source([:]))
+        #expect(try source([key: "1"]) == nil && source([style: "dark"]) == nil)
+        #expect(try source([key: "1"], isShared: true) == plain)
+        #expect(try source([style: "dark"], isShared: true) != source([style: "light"], isShared: true))
+        #expect(try source([.userAgent: "me"]) == plain)
+        let other = try source([host: "dark.example"])
+        #expect(other != nil && other != plain)
+        // One that holds tiles for longer than their server says would have the others do so too.
+        #expect(try source([:]) { $0.lifetimes.minimum = .seconds(86_400) } == nil)
+        let one = try source([:]) { $0.subdomains = ["a"] }
+        let two = try source([:]) { $0.subdomains = ["b"] }
+        #expect(one != nil && one != two)
+    }
+
+    /// Expired here, and forbidden to be stored since, it came back from the bucket.
+    @Test func whatMustNotBeStoredAnyMoreIsWithdrawn() async throws {
+        try await withTwo { bucket, a, b in
+            _ = try await a.get("/tiles/osm/3/1/1")
+            await isWritten(a)
+            for lab in [a, b] { lab.clock.advance(seconds: 1) }
+            let entry = try #require(try a.store.entry(for: TileKey("osm/3/1/1")))
+            var stale = entry.metadata
+            stale.expires = a.clock.now
+            #expect(try a.store.refresh(entry.key, from: EntryVersion(entry), metadata: stale))
+            for lab in [a, b] {
+                lab.origin.become { _ in
+                    TileLab.Answer(
+                        fields: [.cacheControl: "no-store", .contentType: "image/png"], body: TileLab.png("newer"))
+                }
+            }
+            let newer = TileLab.png("newer")
+            #expect(try await a.get("/tiles/osm/3/1/1").body == newer)
+            await isWritten(a)
+            for lab in [a, b, a] {
+                let answer = try await lab.get("/tiles/osm/3/1/1")
+                #expect(answer.body == newer && answer[.cacheStatus]?.contains("tileproxy-shared; hit") != true)
+            }
+            #expect(a.shared?.figures.errors == 0 && b.shared?.figures.errors == 0)
+        }
+    }
+
     // MARK: Configuration
 
     @Test func aBucketIsConfigured() throws {
