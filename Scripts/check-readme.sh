@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Runs the commands of README.md: every ```sh block that follows a line `<!-- run -->`, in order, in one shell, in a
-# temporary folder, with tilegc on the PATH. `make` commands are checked to be targets; they are too slow to run here.
-# The library example is run too, and links to files must lead to files.
+# Runs the commands of README.md (its console block, whose output must be what tilegc prints) and of Docs/getting-started.md
+# (every ```sh block that follows a line `<!-- run -->`, in order, in one shell), in a temporary folder, with tilegc on the
+# PATH. `make` commands are checked to be targets; they are too slow to run here. The library example is run too, and links
+# to files must lead to files.
 set -euo pipefail
 export TILECACHE_TOOLS=1
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -9,10 +10,10 @@ cd "$root"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Every `make X` that README.md mentions in a block must exist.
-for target in $(awk '/^```/ { inside = !inside } inside && /^make / { print $2 }' README.md | sort -u); do
+# Every `make X` in a block must exist.
+for target in $(awk '/^```/ { inside = !inside } inside && /^make / { print $2 }' README.md Docs/getting-started.md | sort -u); do
     grep -q "^$target:" Makefile && continue
-    echo "check-readme: README.md mentions make $target, which does not exist" >&2
+    echo "check-readme: README.md or Docs/getting-started.md mentions make $target, which does not exist" >&2
     exit 1
 done
 
@@ -47,10 +48,10 @@ awk '
     /^```sh$/ && marked { inside = 1; marked = 0; next }
     /^```/ { inside = 0; marked = 0; next }
     inside { print }
-' README.md >"$work/commands.sh"
+' Docs/getting-started.md >"$work/commands.sh"
 count=$(grep -c . "$work/commands.sh" || true)
 if [ "$count" -lt 5 ]; then
-    echo "check-readme: only $count commands found in README.md" >&2
+    echo "check-readme: only $count commands found in Docs/getting-started.md" >&2
     exit 1
 fi
 
@@ -63,11 +64,35 @@ for product in tilegc StoreATile; do
 done
 PATH="$(swift build -c release --scratch-path "$scratch" --show-bin-path):$PATH"
 export PATH
-mkdir "$work/tour"
+mkdir "$work/readme" "$work/tour"
+ln -s "$root/Sample" "$work/readme/Sample"
 ln -s "$root/Sample" "$work/tour/Sample"
+
+# The console block: each command runs, and prints the lines below it, times aside; a line `…` stands for others.
+shown=$(cd "$work/readme" && python3 - "$root/README.md" <<'PYTHON'
+import re, subprocess, sys
+block = re.search(r"^```console\n(.*?)^```", open(sys.argv[1]).read(), re.M | re.S)
+steps = []
+for line in block.group(1).splitlines() if block else []:
+    if line.startswith("$ "):
+        steps.append((line[2:], []))
+    elif line != "…":
+        steps[-1][1].append(line)
+timeless = lambda line: re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME", line)
+for command, expected in steps:
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    printed = [timeless(line) for line in done.stdout.splitlines()]
+    missing = [line for line in expected if timeless(line) not in printed]
+    if done.returncode or missing:
+        sys.exit(f"check-readme: README.md shows what `{command}` does not print: {missing}\n{done.stdout}{done.stderr}")
+print(len(steps))
+PYTHON
+)
+[ "$shown" -ge 10 ] || { echo "check-readme: only $shown commands found in README.md" >&2; exit 1; }
+
 if ! (cd "$work/tour" && bash -euo pipefail -x "$work/commands.sh") >"$work/output" 2>&1; then
     cat "$work/output" >&2
-    echo "check-readme: a command in README.md failed" >&2
+    echo "check-readme: a command in Docs/getting-started.md failed" >&2
     exit 1
 fi
 
@@ -77,14 +102,14 @@ awk '
     /^```swift$/ && marked { inside = 1; marked = 0; next }
     /^```/ { inside = 0; marked = 0; next }
     inside { print }
-' README.md >"$work/main.swift"
+' Docs/getting-started.md >"$work/main.swift"
 diff "$work/main.swift" Examples/StoreATile/main.swift || {
-    echo "check-readme: the library example in README.md is not Examples/StoreATile/main.swift" >&2
+    echo "check-readme: the library example in Docs/getting-started.md is not Examples/StoreATile/main.swift" >&2
     exit 1
 }
 if ! (cd "$work/tour" && StoreATile) >"$work/example.log" 2>&1; then
     cat "$work/example.log" >&2
-    echo "check-readme: the library example in README.md failed" >&2
+    echo "check-readme: the library example in Docs/getting-started.md failed" >&2
     exit 1
 fi
-echo "check-readme: $count lines of commands and the library example ran"
+echo "check-readme: $shown commands with their output, $count lines of commands and the library example ran"
