@@ -70,7 +70,12 @@ struct S3Answer: Sendable {
     }
 
     /// Whether it says that there is no such object.
-    var isMissing: Bool { status == 404 && (errorCode ?? "NoSuchKey") == "NoSuchKey" }
+    ///
+    /// - Parameter mayBeSilent: Whether the answer has no body that could say so, as that to HEAD: elsewhere another server's page
+    ///   must not be taken for the bucket's word.
+    func isMissing(mayBeSilent: Bool) -> Bool {
+        status == 404 && (errorCode.map { $0 == "NoSuchKey" } ?? mayBeSilent)
+    }
 }
 
 extension UInt8 {
@@ -112,9 +117,9 @@ package enum S3Found: Sendable {
 extension S3Answer {
     fileprivate var timestamp: Timestamp? { date.map { Timestamp(seconds: $0.seconds) } }
 
-    fileprivate func found() throws(S3AnswerDefect) -> S3Found? {
-        if status == 304 { return .notModified(timestamp) }
-        if isMissing { return .missing(timestamp) }
+    fileprivate func found(_ method: String, isConditional: Bool) throws(S3AnswerDefect) -> S3Found? {
+        if status == 304, isConditional { return .notModified(timestamp) }
+        if isMissing(mayBeSilent: method == "HEAD") { return .missing(timestamp) }
         guard status == 200 else { return nil }
         let metadata = try S3Metadata(head.headerFields)
         let size = head.headerFields[.contentLength].flatMap { Int64($0) }
@@ -146,7 +151,10 @@ extension S3Operation where Answer == S3Found {
             }
             request.unsignedFields.append(.init("If-None-Match", entityTag))
         }
-        return S3Operation(request) { answer throws(S3AnswerDefect) in try answer.found() }
+        let isConditional = entityTag != nil
+        return S3Operation(request) { answer throws(S3AnswerDefect) in
+            try answer.found(method, isConditional: isConditional)
+        }
     }
 }
 
@@ -187,7 +195,7 @@ extension S3Operation where Answer == Void {
     /// Deletes an object, if there is one.
     package static func delete(_ key: String) throws(S3Error) -> S3Operation {
         S3Operation(S3Request(method: "DELETE", key: try checked(key))) { answer throws(S3AnswerDefect) in
-            (200..<300).contains(answer.status) || answer.isMissing ? () : nil
+            (200..<300).contains(answer.status) || answer.isMissing(mayBeSilent: true) ? () : nil
         }
     }
 }

@@ -1,4 +1,5 @@
-/// Whether a bucket that has failed is asked again: after some failures in a row it is left alone for a while, then asked once.
+/// Whether a bucket that has failed is asked again: after some failures in a row, or where more than a third of it fails, it is left
+/// alone for a while, then asked once.
 ///
 /// A value without a clock: times are nanoseconds of any clock that goes forward.
 package struct Breaker: Sendable {
@@ -13,11 +14,12 @@ package struct Breaker: Sendable {
     }
 
     private enum State {
-        case closed(failures: Int)
+        /// Each failure adds two, each answer takes one away.
+        case closed(score: Int)
         case open(until: UInt64, rest: UInt64)
         case probing(rest: UInt64)
     }
-    private var state = State.closed(failures: 0)
+    private var state = State.closed(score: 0)
 
     /// After so many failures in a row it is left alone.
     package static let mostFailures = 5
@@ -48,8 +50,8 @@ package struct Breaker: Sendable {
     /// - Parameter isProbe: Whether it was the probe.
     package mutating func succeeded(isProbe: Bool) {
         switch state {
-        case .closed: state = .closed(failures: 0)
-        case .probing: if isProbe { state = .closed(failures: 0) }
+        case .closed(let score): state = .closed(score: max(0, score - 1))
+        case .probing: if isProbe { state = .closed(score: 0) }
         case .open: break
         }
     }
@@ -57,10 +59,10 @@ package struct Breaker: Sendable {
     /// It has not answered, or not in time, or refused.
     package mutating func failed(isProbe: Bool, at now: UInt64) {
         switch state {
-        case .closed(let failures):
+        case .closed(let score):
             state =
-                failures + 1 < Self.mostFailures
-                ? .closed(failures: failures + 1)
+                score + 2 < 2 * Self.mostFailures
+                ? .closed(score: score + 2)
                 : .open(until: now &+ Self.rests.lowerBound, rest: Self.rests.lowerBound)
         case .probing(let rest):
             guard isProbe else { return }

@@ -18,8 +18,10 @@ package struct BucketAddress: Hashable, Sendable {
         let parts = rest.split(separator: "/", maxSplits: 2, omittingEmptySubsequences: false)
         guard parts.count >= 2, !parts[0].isEmpty, !parts[1].isEmpty else { throw form }
         let prefix = parts.count == 3 ? String(parts[2]) : ""
-        guard prefix.utf8.count <= 256, !prefix.contains("//"), !prefix.contains("%") else {
-            throw S3Error(.invalid, "a bucket's prefix has at most 256 characters, no % and no empty part")
+        let isDotted = prefix.split(separator: "/").contains { $0 == "." || $0 == ".." }
+        guard prefix.utf8.count <= 256, !prefix.contains("//"), !prefix.contains("%"), !isDotted else {
+            throw S3Error(
+                .invalid, "a bucket's prefix has at most 256 characters, no %, no empty part, and none that is . or ..")
         }
         bucket = try S3Bucket(
             endpoint: "\(url[..<colon])://\(parts[0])", name: String(parts[1]), region: region,

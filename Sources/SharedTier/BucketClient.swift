@@ -1,4 +1,4 @@
-import NIOCore
+package import NIOCore
 import NIOPosix
 package import ObjectStorage
 import OriginClient
@@ -9,19 +9,20 @@ extension BucketAddress {
     ///
     /// - Parameters:
     ///   - certificateAuthorities: A PEM file of authorities to trust besides the system's.
+    ///   - request: How long a request may take. A listing of a thousand takes its time, and nobody waits for a tile here; marks are
+    ///     written within ``MarkWriter/request``.
     ///   - now: The clock that signatures have.
     /// - Throws: `S3Error` with `S3Error.Code.untrusted` where the authorities cannot be read, and what the body throws.
     package func withClient(
-        _ credentials: S3Credentials, certificateAuthorities: String?, now: @escaping @Sendable () -> Timestamp,
-        _ body: (S3Client) async throws -> Void
+        _ credentials: S3Credentials, certificateAuthorities: String?, request: TimeAmount = .seconds(30),
+        now: @escaping @Sendable () -> Timestamp, _ body: (S3Client) async throws -> Void
     ) async throws {
         let tls = OriginTLS(certificateAuthorities: certificateAuthorities)
         do { try tls.prepare() } catch {
             throw S3Error(.untrusted, "the certificate authorities cannot be read: \(error)")
         }
         var limits = S3Limits()
-        // A listing of a thousand takes its time; nobody waits for a tile here.
-        limits.request = .seconds(30)
+        limits.request = request
         let client = S3Client(
             bucket, credentials, limits: limits, group: MultiThreadedEventLoopGroup.singleton, tls: tls, now: now)
         let result: Result<Void, any Error>

@@ -27,6 +27,19 @@ package struct BucketSweep: Sendable {
         (self.client, self.names, self.source) = (client, names, source)
     }
 
+    /// How many pages without an object there may be one after the other.
+    private static let mostEmptyPages = 100
+
+    /// Whether the keys of a page are in the order of their bytes, behind those of the pages before.
+    private static func isAscending(_ last: String, _ items: [S3Listing.Item]) -> Bool {
+        var last = last
+        for item in items {
+            guard last.isEmpty || last.utf8.lexicographicallyPrecedes(item.key.utf8) else { return false }
+            last = item.key
+        }
+        return true
+    }
+
     /// Counts everything, and deletes what was written before a time.
     ///
     /// - Parameters:
@@ -41,16 +54,30 @@ package struct BucketSweep: Sendable {
         let prefix = source.map { names.tiles(ofSourcesNamed: $0) } ?? names.tiles
         var figures = Figures()
         var token: String?
+        var last = ""
+        var emptyPages = 0
         repeat {
             guard !isStopped() else {
                 figures.wasStopped = true
                 return figures
             }
             let page = try await client.send(.list(prefix: prefix, continuing: token))
+            // A server that does not go on would be listed for ever.
+            emptyPages = page.items.isEmpty ? emptyPages + 1 : 0
+            guard page.next == nil || page.next != token, emptyPages <= Self.mostEmptyPages,
+                Self.isAscending(last, page.items)
+            else {
+                throw S3Error(
+                    .malformed, "the server's listing does not go on behind \"\(last)\"; nothing more is deleted")
+            }
+            last = page.items.last?.key ?? last
             // The names of other sources may begin so too, and other objects lie there.
             let tiles = page.items.filter { names.isTile($0.key, of: source) }
             figures.objects += tiles.count
-            for item in tiles { figures.bytes += item.size }
+            for item in tiles {
+                let (sum, isTooMuch) = figures.bytes.addingReportingOverflow(item.size)
+                figures.bytes = isTooMuch ? .max : sum
+            }
             if let time {
                 let old = tiles.filter { $0.modified.map { $0 < time } ?? false }.map(\.key)
                 let keys = Array(old.prefix(most - figures.deleted))

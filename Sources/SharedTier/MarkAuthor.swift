@@ -7,6 +7,9 @@ package import TileStore
 /// are there at a time at which nobody can be left who has read an index without them and still writes one: each author writes within
 /// ``window`` of its reading, or reads anew.
 ///
+/// A write that nobody has answered may be carried out much later, and then lacks what others have added since. So its author stays
+/// until ``lateness`` has passed, remembers all marks that it reads meanwhile, and writes them once more if they are gone.
+///
 /// A value; times are nanoseconds of a clock that goes forward.
 package struct MarkAuthor: Sendable {
     /// What happens.
@@ -17,8 +20,10 @@ package struct MarkAuthor: Sendable {
         case written
         /// The answer to ``Action/wait(_:)``.
         case waited
-        /// A request failed; whether it was carried out is not known.
-        case failed
+        /// A request failed.
+        ///
+        /// - Parameter mayHappen: Whether it may be carried out yet.
+        case failed(mayHappen: Bool)
     }
 
     /// What is to be done; its answer is the next event.
@@ -35,7 +40,8 @@ package struct MarkAuthor: Sendable {
 
     private enum State { case reading, writing, waiting, confirming, over }
 
-    private let own: Marks
+    /// What must be there: its own marks, and all that it has read.
+    private var known: Marks
     private let now: Timestamp
     private var state = State.reading
     private var readAt: UInt64 = 0
@@ -43,49 +49,75 @@ package struct MarkAuthor: Sendable {
     private var writtenAt: UInt64?
     private var failures = 0
     private var writes = 0
+    private var begunAt: UInt64 = 0
+    /// Until when a write may be carried out that was not answered, and how many there are since the last one that was.
+    private var lateUntil: UInt64 = 0
+    private var unanswered = 0
 
     /// How long an author may take from having asked for the index until its write is answered (ns).
     package static let window: UInt64 = 4_000_000_000
-    /// How often a request may fail, and the index be written.
-    private static let (mostFailures, mostWrites) = (5, 100)
+    /// For how long a write that was not answered may still be carried out (ns).
+    package static let lateness: UInt64 = 30_000_000_000
+    /// How often a request may fail, the index be written, and a write be left unanswered before the next one waits.
+    private static let (mostFailures, mostWrites, mostUnanswered) = (5, 100, 3)
+    /// How long it tries (ns).
+    private static let patience: UInt64 = 180_000_000_000
 
     /// - Parameters:
     ///   - own: What is to be added.
     ///   - now: By the bucket's clock.
-    package init(adding own: Marks, at now: Timestamp) { (self.own, self.now) = (own, now) }
+    package init(adding own: Marks, at now: Timestamp) { (known, self.now) = (own, now) }
 
     /// Begins.
     ///
     /// - Parameter ticks: When the reading that it asks for begins.
-    package mutating func begin(at ticks: UInt64) -> Action { read(.reading, ticks) }
+    package mutating func begin(at ticks: UInt64) -> Action {
+        begunAt = ticks
+        return read(.reading, ticks)
+    }
 
     /// Takes an event.
     package mutating func on(_ event: Event, at ticks: UInt64) -> Action {
+        guard ticks &- begunAt <= Self.patience else { return giveUp() }
         switch (event, state) {
-        case (.index(let marks), .reading): return marks.includes(own) ? confirm(ticks) : write(marks, ticks)
+        case (.index(let marks), .reading):
+            let isThere = marks.includes(known)
+            known = known.merged(marks, at: now)
+            return isThere ? confirm(ticks) : write(ticks)
         case (.written, .writing):
             // Whatever was read before, this is when they were last known to be there.
             writtenAt = ticks
+            unanswered = 0
             return wait(Self.window / 4)
         case (.waited, .waiting): return read(.confirming, ticks)
         case (.index(let marks), .confirming):
-            guard marks.includes(own) else {
+            let isThere = marks.includes(known)
+            known = known.merged(marks, at: now)
+            guard isThere else {
                 writtenAt = nil
-                return write(marks, ticks)
+                return write(ticks)
             }
             // The reading began after the window of all who had read the index without them.
-            guard let writtenAt, readAt &- writtenAt > Self.window else { return confirm(ticks) }
+            guard let writtenAt, readAt &- writtenAt > Self.window, readAt > lateUntil else { return confirm(ticks) }
             state = .over
             return .done
-        case (.failed, .reading), (.failed, .writing), (.failed, .confirming):
-            failures += 1
-            guard failures <= Self.mostFailures else {
-                state = .over
-                return .giveUp
+        case (.failed(let mayHappen), .reading), (.failed(let mayHappen), .writing),
+            (.failed(let mayHappen), .confirming):
+            if state == .writing, mayHappen {
+                lateUntil = ticks &+ Self.lateness
+                unanswered += 1
+            } else {
+                failures += 1
             }
+            guard failures <= Self.mostFailures else { return giveUp() }
             return wait(Self.window / 8)
         default: return .giveUp
         }
+    }
+
+    private mutating func giveUp() -> Action {
+        state = .over
+        return .giveUp
     }
 
     private mutating func read(_ next: State, _ ticks: UInt64) -> Action {
@@ -99,22 +131,26 @@ package struct MarkAuthor: Sendable {
         return .wait(time)
     }
 
-    private mutating func write(_ marks: Marks, _ ticks: UInt64) -> Action {
-        writes += 1
-        guard writes <= Self.mostWrites else {
-            state = .over
-            return .giveUp
+    private mutating func write(_ ticks: UInt64) -> Action {
+        // More of them at once would only come late together.
+        if unanswered >= Self.mostUnanswered {
+            guard ticks > lateUntil else { return wait(Self.window / 4) }
+            unanswered = 0
         }
+        writes += 1
+        guard writes <= Self.mostWrites else { return giveUp() }
         // The reading took so long that others may have written since.
         guard ticks &- readAt < Self.window / 2 else { return read(.reading, ticks) }
         state = .writing
-        return .write(marks.merged(own, at: now))
+        return .write(known)
     }
 
     /// They are there: they must be there still when nobody can undo it any more.
     private mutating func confirm(_ ticks: UInt64) -> Action {
         let since = writtenAt ?? readAt
         writtenAt = since
+        // While a late write may come, what others add is to be seen before it goes.
+        guard ticks > lateUntil else { return wait(Self.window / 4) }
         let left = Self.window &- min(Self.window, ticks &- since)
         return wait(left + 1_000_000)
     }

@@ -4,6 +4,9 @@ package import TileStore
 
 /// Adds marks to a bucket's index: carries out what a ``MarkAuthor`` says.
 package struct MarkWriter: Sendable {
+    /// How long a request of its client's may take: an author writes within ``MarkAuthor/window`` of its reading.
+    package static let request = TimeAmount.seconds(2)
+
     private let objects: any SharedObjects
     private let names: ObjectNames
     private let loop: any EventLoop
@@ -33,15 +36,32 @@ package struct MarkWriter: Sendable {
             }
         }
         switch try result.get() {
-        case .missing(let date), .notModified(let date): return (Marks(), date ?? now())
+        case .missing(let date), .notModified(let date): return (Marks(), try time(date))
         case .object(let object):
             guard let marks = object.bytes.withUnsafeReadableBytes({ Marks(json: $0) }) else {
                 // Writing over what cannot be read could lose marks.
                 throw S3Error(
                     .malformed, "\(names.index) is no index of this version: use the one that wrote it, or remove it")
             }
-            return (marks, object.date ?? now())
+            // What lies in the future is left out, and so mended with the next writing.
+            let time = try time(object.date)
+            return (marks.plausible(at: time), time)
         }
+    }
+
+    /// The bucket's time.
+    ///
+    /// - Throws: Where it cannot be right: a mark or an epoch that lies in the future would be one for ever.
+    private func time(_ date: Timestamp?) throws(S3Error) -> Timestamp {
+        let here = now()
+        guard let date else { return here }
+        guard !ClockOffset(bucket: date, here: here).isImplausible else {
+            throw S3Error(
+                .malformed,
+                "the bucket's clock says \(date), this machine's \(here): set the one that is wrong; nothing is expired"
+            )
+        }
+        return date
     }
 
     private func write(_ marks: Marks) async throws(S3Error) {
@@ -70,13 +90,17 @@ package struct MarkWriter: Sendable {
             case .read:
                 do throws(S3Error) { event = .index(try await read().marks) } catch {
                     guard error.code != .malformed else { throw error }
-                    (event, last) = (.failed, error)
+                    (event, last) = (.failed(mayHappen: false), error)
                 }
             case .write(let marks):
                 do throws(S3Error) {
                     try await write(marks)
                     event = .written
-                } catch { (event, last) = (.failed, error) }
+                } catch {
+                    // What was answered was not carried out.
+                    let mayHappen = error.code == .timeout || error.code == .connection
+                    (event, last) = (.failed(mayHappen: mayHappen), error)
+                }
             case .wait(let nanoseconds):
                 try await sleep(nanoseconds)
                 event = .waited

@@ -27,6 +27,9 @@ package struct Marks: Equatable, Sendable {
     /// Whole seconds are told, and a node's idea of the bucket's time may be one off.
     package static let slack: Int64 = 2
 
+    /// How far marks may lie ahead of the time that a bucket tells, in seconds: it may be several servers.
+    private static let mostAhead: Int64 = 60
+
     package init() {}
 
     /// What somebody else has put together.
@@ -85,6 +88,19 @@ package struct Marks: Equatable, Sendable {
         all.floor = max(floor, other.floor)
         all.list.removeAll { $0.time.adding(seconds: Self.lifetime) < now }
         return all.settled()
+    }
+
+    /// The same without what lies in the future, which no author can have written whose bucket had the right time.
+    ///
+    /// Such a mark would make everything stale until its time has come, and such an epoch would have no greater one.
+    ///
+    /// - Parameter now: By the bucket's clock.
+    package func plausible(at now: Timestamp) -> Marks {
+        let last = now.adding(seconds: Self.mostAhead)
+        guard latest > last else { return self }
+        return Marks(
+            epochs.filter { Int64($0.value.seconds) <= last.seconds }, list.filter { $0.time <= last },
+            floor: floor <= last ? floor : .distantPast)
     }
 
     /// Whether all that others say is said here too.

@@ -41,9 +41,15 @@ package final class SharedBucket: Sendable {
         var marks: Marks?
         /// The index's entity tag.
         var tag: String?
-        /// When the index was last known (ticks).
-        var polledAt: UInt64 = 0
+        /// When the index was last asked for with success (ticks); `nil` if it never was.
+        var polledAt: UInt64?
         var offset = ClockOffset(seconds: 0)
+        /// The smallest there was before this machine's clock was set back, and what that clock said last: for tiles that were stored
+        /// until then.
+        var lowest = ClockOffset(seconds: 0)
+        var lowestUntil = Timestamp.distantPast
+        /// Whether the bucket has told its time.
+        var knowsTime = false
         var queue: WriteQueue<Write>
         var figures = SharedFigures()
         var isStopping = false
@@ -52,6 +58,7 @@ package final class SharedBucket: Sendable {
 
     private let state: Locked<State>
     private let objects: any SharedObjects
+    private let writer: any SharedObjects
     private let names: ObjectNames
     private let loops: any EventLoopGroup
     private let computing: BlockingPool
@@ -59,20 +66,30 @@ package final class SharedBucket: Sendable {
     private let now: @Sendable () -> Timestamp
     private let ticks: @Sendable () -> UInt64
     private let report: @Sendable (_ message: String, _ reason: String) -> Void
+    private let keep: @Sendable (KnownMarks) -> Void
+    private let keeping = Locked(())
 
     /// - Parameters:
-    ///   - computing: The threads that look through large tiles.
+    ///   - objects: The bucket.
+    ///   - writer: The same over connections of its own: slow writes must not hold up looks.
+    ///   - known: What was kept of the index: it holds while the bucket is away.
+    ///   - computing: The threads that look through large tiles, and on which `keep` is called.
     ///   - ticks: Nanoseconds of a clock that goes forward.
     ///   - report: Tells an operator what has failed.
+    ///   - keep: Keeps what the index says now, for the next start. May block.
     package init(
-        _ objects: any SharedObjects, _ names: ObjectNames, _ settings: Settings = Settings(),
-        group: any EventLoopGroup, computing: BlockingPool, now: @escaping @Sendable () -> Timestamp,
-        ticks: @escaping @Sendable () -> UInt64,
-        report: @escaping @Sendable (_ message: String, _ reason: String) -> Void = { _, _ in }
+        _ objects: any SharedObjects, writer: (any SharedObjects)? = nil, _ names: ObjectNames,
+        _ settings: Settings = Settings(), known: KnownMarks? = nil, group: any EventLoopGroup, computing: BlockingPool,
+        now: @escaping @Sendable () -> Timestamp, ticks: @escaping @Sendable () -> UInt64,
+        report: @escaping @Sendable (_ message: String, _ reason: String) -> Void = { _, _ in },
+        keep: @escaping @Sendable (KnownMarks) -> Void = { _ in }
     ) {
-        (self.objects, self.names, self.settings, loops) = (objects, names, settings, group)
-        (self.computing, self.now, self.ticks, self.report) = (computing, now, ticks, report)
-        state = Locked(State(queue: WriteQueue(settings.queue)))
+        (self.objects, self.writer, self.names) = (objects, writer ?? objects, names)
+        (self.settings, loops) = (settings, group)
+        (self.computing, self.now, self.ticks, self.report, self.keep) = (computing, now, ticks, report, keep)
+        var first = State(queue: WriteQueue(settings.queue))
+        if let known { (first.marks, first.offset) = (known.marks, known.offset) }
+        state = Locked(first)
     }
 
     /// What it has done so far.
@@ -88,8 +105,35 @@ package final class SharedBucket: Sendable {
     }
 
     private func isRecent(_ state: State, _ ticks: UInt64) -> Bool {
-        state.marks != nil && ticks &- state.polledAt <= 3 * settings.interval.nanoseconds
+        state.polledAt.map { ticks &- $0 <= 3 * settings.interval.nanoseconds } ?? false
     }
+
+    /// Takes note of the time that the bucket has told in an answer.
+    ///
+    /// - Parameters:
+    ///   - begun: When the request was sent (ticks): if the answer was long under way, or this process stood still, it does not say
+    ///     what time it is there now.
+    ///   - here: This machine's time now.
+    /// - Returns: What is wrong with it; then nothing of the answer counts.
+    private func learn(
+        _ date: Timestamp?, begun: UInt64, _ ticks: UInt64, _ here: Timestamp, _ state: inout State
+    ) -> String? {
+        guard let date, !state.knowsTime || ticks &- begun <= Self.tellsTime else { return nil }
+        let offset = ClockOffset(bucket: date, here: here)
+        guard !offset.isImplausible else {
+            return "the bucket's clock says \(date), this machine's \(here): set the one that is wrong"
+        }
+        let step = offset.seconds - state.offset.seconds
+        if step > 0, state.knowsTime || state.marks != nil {
+            state.lowest = ClockOffset(seconds: min(state.lowest.seconds, state.offset.seconds))
+            state.lowestUntil = max(state.lowestUntil, here.adding(seconds: step))
+        }
+        (state.offset, state.knowsTime) = (offset, true)
+        return nil
+    }
+
+    /// What takes longer does not tell the time (ns): marks allow for two seconds.
+    private static let tellsTime: UInt64 = 1_000_000_000
 
     // MARK: What is stale
 
@@ -101,8 +145,10 @@ package final class SharedBucket: Sendable {
             guard let marks = state.marks else { return nil }
             // What was marked longer ago than marks are kept for is not known any more.
             if storedAt.adding(seconds: Marks.lifetime) < now() { return storedAt }
-            return marks.staleSince(source, z: z, x: x, y: y, askedAt: state.offset.bucket(storedAt))
-                .map { state.offset.here($0) }
+            // By the least time that it can have been: at worst a tile is asked for once more.
+            let offset = storedAt <= state.lowestUntil ? state.lowest : state.offset
+            return marks.staleSince(source, z: z, x: x, y: y, askedAt: offset.bucket(storedAt))
+                .map { min(state.offset.here($0), now()) }
         }
     }
 
@@ -125,39 +171,61 @@ package final class SharedBucket: Sendable {
     package func poll(on loop: any EventLoop, _ finish: @escaping @Sendable () -> Void) {
         let (tag, isStopping) = state.withLock { ($0.tag, $0.isStopping) }
         guard !isStopping else { return }
+        let begun = ticks()
         _ = objects.get(names.index, unlessMatching: tag, on: loop) { result in
-            self.polled(result)
+            self.polled(result, begun)
             // What was held back while the bucket rested.
             self.writeOn()
             finish()
         }
     }
 
-    private func polled(_ result: Result<S3Found, S3Error>) {
+    private func polled(_ result: Result<S3Found, S3Error>, _ begun: UInt64) {
         let (here, ticks) = (now(), ticks())
-        var problem: String?
-        state.withLock { state in
+        var isNew = false
+        let problem = state.withLock { state -> String? in
             switch result {
-            case .failure(let error): problem = error.message
+            case .failure(let error): return error.message
             case .success(let found):
-                if let date = found.date { state.offset = ClockOffset(bucket: date, here: here) }
-                let known = state.marks ?? Marks()
+                if let problem = learn(found.date, begun: begun, ticks, here, &state) { return problem }
+                let (known, bucketNow) = (state.marks ?? Marks(), state.offset.bucket(here))
+                var problem: String?
                 switch found {
                 case .notModified: break
                 // Somebody has removed it; what it said holds on.
                 case .missing: (state.marks, state.tag) = (known, nil)
                 case .object(let object):
                     guard let read = object.bytes.withUnsafeReadableBytes({ Marks(json: $0) }) else {
-                        problem = "\(names.index) is no index of this version; the last good one holds"
-                        return
+                        return "\(names.index) is no index of this version; the last good one holds"
                     }
-                    state.marks = known.merged(read, at: state.offset.bucket(here))
+                    let plausible = read.plausible(at: bucketNow)
+                    if plausible != read {
+                        problem =
+                            "\(names.index) has marks that lie in the future, which do not count; expire what they are about anew"
+                    }
+                    state.marks = known.merged(plausible, at: bucketNow)
                     state.tag = object.entityTag
                 }
-                if state.marks != nil { state.polledAt = ticks }
+                // Since it was asked for: what has been added while the answer was under way may not be in it.
+                if let marks = state.marks {
+                    state.polledAt = begun
+                    isNew = marks != known
+                }
+                return problem
             }
         }
         if let problem { report("the index of a fleet's bucket could not be read", problem) }
+        if isNew { computing.submit { self.keepNow() } }
+    }
+
+    /// Keeps what is known now: of two threads that are at it the last one has the newest.
+    private func keepNow() {
+        keeping.withLock { _ in
+            let known = state.withLock { state in
+                state.marks.map { KnownMarks(marks: $0, offset: state.offset) }
+            }
+            if let known { keep(known) }
+        }
     }
 
     // MARK: Looking
@@ -211,19 +279,27 @@ package final class SharedBucket: Sendable {
         let (here, ticks) = (now(), ticks())
         var problem: String?
         let answer = state.withLock { state -> Answer in
-            let found: S3Found
-            switch result {
-            case .failure(let error):
+            func failed(_ why: String?) -> Answer {
                 state.figures.errors += 1
                 state.reads.failed(isProbe: isProbe, at: ticks)
-                problem = error.message
+                problem = why
                 return .nothing
+            }
+            let found: S3Found
+            switch result {
+            case .failure(let error): return failed(error.message)
             case .success(let success): found = success
             }
+            // The process may have stood still: then this comes before the end of its time is noticed.
+            guard ticks &- begun <= settings.timeout.nanoseconds else { return failed(nil) }
+            if let problem = learn(found.date, begun: begun, ticks, here, &state) { return failed(problem) }
             state.reads.succeeded(isProbe: isProbe)
             state.figures.answers += 1
             state.figures.seconds += Double(ticks &- begun) / 1e9
-            if let date = found.date { state.offset = ClockOffset(bucket: date, here: here) }
+            guard isRecent(state, ticks) else {
+                state.figures.skipped += 1
+                return .nothing
+            }
             guard case .object(let object) = found else {
                 state.figures.misses += 1
                 return .nothing
@@ -264,11 +340,17 @@ package final class SharedBucket: Sendable {
         }
     }
 
-    fileprivate func count(isWhole: Bool, _ key: TileKey) {
-        state.withLock { state in
-            if isWhole { state.figures.hits += 1 } else { state.figures.errors += 1 }
-        }
-        guard !isWhole else { return }
+    /// Counts a tile that was taken.
+    package func taken() { state.withLock { $0.figures.hits += 1 } }
+
+    /// Counts one that is whole, and is not a tile of its source.
+    package func refused(_ key: TileKey, _ why: String) {
+        state.withLock { $0.figures.errors += 1 }
+        report("a fleet's bucket gave what is no tile", "the object of \(key): \(why)")
+    }
+
+    fileprivate func isDamaged(_ key: TileKey) {
+        state.withLock { $0.figures.errors += 1 }
         report("a fleet's bucket gave a damaged tile", "the object of \(key) has other bytes than it says")
     }
 
@@ -372,7 +454,7 @@ package final class SharedBucket: Sendable {
             }
             return writeOn()
         }
-        objects.put(job.name, bytes, metadata, digest: entry.blob, on: loop) { result in
+        writer.put(job.name, bytes, metadata, digest: entry.blob, on: loop) { result in
             let ticks = self.ticks()
             var problem: String?
             self.state.withLock { state in
@@ -387,6 +469,8 @@ package final class SharedBucket: Sendable {
                     problem = error.message
                 }
                 state.queue.done(job.name)
+                // A bucket that takes nothing is not waited for when the proxy ends.
+                if state.isStopping, state.writes.isOpen { state.queue.clear() }
             }
             if let problem { self.report("a fleet's bucket did not take a tile", problem) }
             self.writeOn()
@@ -397,13 +481,19 @@ package final class SharedBucket: Sendable {
     ///
     /// - Parameter limit: How long at most; what is left then, or at once where the bucket takes nothing, is dropped.
     package func drain(within limit: Duration) async {
-        let ended = state.withLock { state in
+        let isIdle = state.withLock { state in
             state.isStopping = true
-            return state.queue.isEmpty || state.writes.isOpen
+            if state.writes.isOpen { state.queue.clear() }
+            return state.queue.isEmpty
         }
-        guard !ended else { return giveUp() }
+        guard !isIdle else { return }
         let pause = TimeAmount.nanoseconds(Int64(clamping: limit.nanoseconds))
-        let timer = loops.next().scheduleTask(in: pause) { self.giveUp() }
+        let timer = loops.next().scheduleTask(in: pause) {
+            self.state.withLock { $0.queue.clear() }
+            self.writeOn()
+        }
+        // What is under way then has the time of its request: nothing may come back when the loops are gone.
+        let last = loops.next().scheduleTask(in: pause + Self.longestWrite) { self.giveUp() }
         await withCheckedContinuation { waiting in
             let isOver = state.withLock { state in
                 guard !state.queue.isEmpty else { return true }
@@ -413,7 +503,11 @@ package final class SharedBucket: Sendable {
             if isOver { waiting.resume() } else { writeOn() }
         }
         timer.cancel()
+        last.cancel()
     }
+
+    /// A request takes no longer.
+    private static let longestWrite = TimeAmount.seconds(2)
 
     private func giveUp() {
         let drained = state.withLock { state in
@@ -482,11 +576,10 @@ package final class SharedLook {
         case .nothing: end(nil)
         case .entry(let entry, let bytes):
             guard let name = entry.blob else {
-                bucket.count(isWhole: true, key)
                 return end(SharedTile(metadata: entry.metadata, body: nil))
             }
             bucket.check(bytes, name, on: loop) { body in
-                self.bucket.count(isWhole: body != nil, self.key)
+                if body == nil { self.bucket.isDamaged(self.key) }
                 self.end(body.map { SharedTile(metadata: entry.metadata, body: $0) })
             }
         }

@@ -1,3 +1,4 @@
+import CacheEngine
 package import ObjectStorage
 package import TileStore
 
@@ -28,6 +29,15 @@ package struct ClockOffset: Hashable, Sendable {
         // Both are from outside; none of them can be that far away.
         seconds = bucket.seconds.subtractingReportingOverflow(here.seconds).partialValue
     }
+
+    /// Whether the two clocks are so far apart that one of them must be wrong.
+    ///
+    /// S3 servers refuse signatures that differ by more than a quarter of an hour from their own time, so no more than that is of
+    /// any use.
+    package var isImplausible: Bool { seconds.magnitude > Self.most }
+
+    /// How far apart the clocks may be, in seconds.
+    package static let most: Int64 = 900
 
     /// The bucket's time, of one of this machine.
     package func bucket(_ here: Timestamp) -> Timestamp { here.adding(seconds: seconds) }
@@ -109,6 +119,10 @@ extension SharedEntry {
             guard let digest = BlobDigest(text), digest.description == text else { return nil }
             blob = digest
         }
+        // A tile, or one of the three answers that say that there is none.
+        guard blob == nil ? CacheEngine.isAbsence(Int(status)) : status == 200,
+            texts.allSatisfy({ $0.value.utf8.count <= Self.longestValue || !Name.isOurs($0.key) })
+        else { return nil }
         let rules = texts[Name.rules] ?? ""
         guard ["", "m", "n", "mn"].contains(rules), texts[Name.tag]?.utf8.count ?? 0 <= 512 else { return nil }
         var headers: [ResponseFields.Header] = []
@@ -128,12 +142,14 @@ extension SharedEntry {
             key: key,
             metadata: TileMetadata(
                 response: response, etag: texts[Name.tag], lastModified: modified, storedAt: storedAt, date: date,
-                initialAge: Int(age), expires: storedAt.adding(seconds: lifetime)),
+                initialAge: Int(age), expires: storedAt.adding(seconds: min(lifetime, Marks.longestLifetime))),
             blob: blob)
     }
 
     /// More fields than a tile's entry has; and no node reads an object with more.
     private static let mostHeaders = 8
+    /// No value that a node writes is longer.
+    private static let longestValue = 256
     /// What the store can keep.
     private static let times = 0...Int64(UInt32.max) - 1
 
@@ -142,5 +158,10 @@ extension SharedEntry {
         static let (lifetime, age, date, modified, tag) = ("lifetime", "age", "date", "modified", "etag")
         static let (type, coding, whileRevalidate, ifError) = ("type", "coding", "stale-revalidate", "stale-error")
         static let (rules, header) = ("rules", "header-")
+
+        private static let all: Set<String> = [
+            key, asked, status, blob, lifetime, age, date, modified, tag, type, coding, whileRevalidate, ifError, rules,
+        ]
+        static func isOurs(_ name: String) -> Bool { all.contains(name) || name.hasPrefix(header) }
     }
 }

@@ -5,6 +5,13 @@ import FoundationEssentials
 #else
 import Foundation
 #endif
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
 
 /// What is known of a cache's source besides its tiles: the map's name, who is to be named, its layers.
 ///
@@ -40,6 +47,23 @@ public struct SourceDescription: Sendable {
     ///
     /// - Throws: ``ArchiveError`` where the file cannot be written.
     public func merge(_ news: ArchiveMetadata) throws {
+        guard try merged(with: news) != nil else { return }
+        guard let root = try FolderHandle.open(cache) else {
+            throw ArchiveError(.notFound, "there is no cache at \(cache)")
+        }
+        let (rights, owner) = (root.rightsOfNewFiles, root.ownerOfNewFiles)
+        let folder = try root.makeSubfolder("sources", rights: rights, owner: owner)
+        // Two imports at once would each write what they have read without what the other one adds.
+        try folder.whileLocked {
+            // A process that was killed while it wrote has left its part.
+            for name in try folder.names() where name.hasPrefix(".") && name.hasSuffix(".part") { folder.remove(name) }
+            guard let merged = try merged(with: news) else { return }
+            try write(merged, in: folder, rights: rights, owner: owner)
+        }
+    }
+
+    /// What is known, and what an archive adds to it; `nil` if that is nothing.
+    private func merged(with news: ArchiveMetadata) throws -> ArchiveMetadata? {
         var merged = try read()
         let old = merged
         merged.name = news.name ?? merged.name
@@ -54,14 +78,12 @@ public struct SourceDescription: Sendable {
         merged.take(news.others)
         // Regions are the manifest's business.
         merged.regions = []
-        guard merged != old else { return }
-        try write(merged)
+        return merged != old ? merged : nil
     }
 
-    private func write(_ metadata: ArchiveMetadata) throws {
-        guard let root = try FolderHandle.open(cache) else {
-            throw ArchiveError(.notFound, "there is no cache at \(cache)")
-        }
+    private func write(
+        _ metadata: ArchiveMetadata, in folder: FolderHandle, rights: mode_t, owner: FolderHandle.Owner?
+    ) throws {
         var members = metadata.pmtilesMembers
         if let box = metadata.bounds { members.append(JSON.Member("bounds", .string(box.description))) }
         if let center = metadata.center {
@@ -75,8 +97,6 @@ public struct SourceDescription: Sendable {
                 "what the archives say of source \(source) comes to \(data.count) bytes, more than \(Self.largest): it is "
                     + "not kept, and the tiles are not concerned")
         }
-        let (rights, owner) = (root.rightsOfNewFiles, root.ownerOfNewFiles)
-        let folder = try root.makeSubfolder("sources", rights: rights, owner: owner)
         let temporary = ".\(UInt64.random(in: .min ... .max)).part"
         try folder.write(data, as: temporary, thenTo: folder, name: name, rights: rights, owner: owner)
     }

@@ -21,8 +21,8 @@ final class Parts: Sendable {
     /// The threads of all routes.
     let worker: StoreWorker
     private let tls: OriginTLS
-    /// The bucket that is shared with other proxies, and its client.
-    private let shared: (bucket: SharedBucket, client: S3Client)?
+    /// The bucket that is shared with other proxies, and its clients.
+    private let shared: (bucket: SharedBucket, clients: [S3Client])?
     private let transport: OriginTransport
     private let group: MultiThreadedEventLoopGroup
     private let logger: Logger
@@ -46,7 +46,7 @@ final class Parts: Sendable {
         worker = StoreWorker(store: store)
         do throws(ConfigError) {
             shared = try configuration.shared.map { [tls, worker] wanted throws(ConfigError) in
-                try Self.share(wanted, group, tls, worker, failures)
+                try Self.share(wanted, configuration.cache ?? "", group, tls, worker, failures)
             }
         } catch { throw ProxyService.Failure(status: 64, message: error.description) }
         tiles = TileService(
@@ -71,19 +71,36 @@ final class Parts: Sendable {
     }
 
     private static func share(
-        _ wanted: SharedConfiguration, _ group: MultiThreadedEventLoopGroup, _ tls: OriginTLS, _ worker: StoreWorker,
+        _ wanted: SharedConfiguration, _ cache: String, _ group: MultiThreadedEventLoopGroup, _ tls: OriginTLS,
+        _ worker: StoreWorker,
         _ failures: RepeatedFailures
-    ) throws(ConfigError) -> (bucket: SharedBucket, client: S3Client) {
+    ) throws(ConfigError) -> (bucket: SharedBucket, clients: [S3Client]) {
         let parts = try wanted.parts { ConfigError(place: "configuration", key: "shared", $0) }
         let clock = CacheClock.system
-        let client = S3Client(parts.address.bucket, parts.credentials, group: group, tls: tls, now: clock.now)
+        // One that reads and one that writes, each with connections of its own. A map asks for many tiles at once, and a look that
+        // waits for a connection is as slow as one of a slow bucket.
+        let clients = [64, 16].map { connections in
+            var limits = S3Limits()
+            limits.connections = connections
+            return S3Client(
+                parts.address.bucket, parts.credentials, limits: limits, group: group, tls: tls, now: clock.now)
+        }
         var settings = SharedBucket.Settings()
         (settings.timeout, settings.writes) = (wanted.timeout, wanted.writes)
+        let report: @Sendable (String, String) -> Void = { message, reason in
+            failures.report(.warning, message, ["reason": "\(reason)"])
+        }
+        let kept = KeptMarks(cache: cache, bucket: wanted.url)
         let bucket = SharedBucket(
-            client, parts.address.names, settings, group: group, computing: worker.computing, now: clock.now,
-            ticks: clock.ticks
-        ) { message, reason in failures.report(.warning, message, ["reason": "\(reason)"]) }
-        return (bucket, client)
+            clients[0], writer: clients[1], parts.address.names, settings, known: kept.read(), group: group,
+            computing: worker.computing,
+            now: clock.now, ticks: clock.ticks, report: report
+        ) { marks in
+            do { try kept.write(marks) } catch {
+                report("what the index of a fleet's bucket says could not be kept for the next start", "\(error)")
+            }
+        }
+        return (bucket, clients)
     }
 
     /// Makes ready to ask the servers of some sources.
@@ -163,7 +180,7 @@ final class Parts: Sendable {
         try await generic.quiesce(grace: TimeAmount(patience))
         // What was read for the others is on its way to them by now.
         await shared?.bucket.drain(within: max(.seconds(1), end - .now))
-        await shared?.client.shutdown()
+        for client in shared?.clients ?? [] { await client.shutdown() }
         let unfinished = await worker.shutdown(within: max(.seconds(1), end - .now))
         await transport.shutdown()
         guard unfinished == StoreWorker.Unfinished() else {

@@ -9,9 +9,9 @@ enum CacheFolder {
         "CACHEDIR.TAG", "tilecache.json", "objects", "manifest", "staging", "quarantine", "lock", "compact.lock",
         "lost+found", ".DS_Store",
     ]
-    /// Whether a name in the cache's folder is one that the store, an import or a download gives.
+    /// Whether a name in the cache's folder is one that the store, an import, a download or a proxy of a fleet gives.
     static func belongs(_ name: String) -> Bool {
-        known.contains(name) || name == "sources" || name == PlanFolder.folder
+        known.contains(name) || name == "sources" || name == "shared" || name == PlanFolder.folder
     }
 
     private static let folders = ["objects", "manifest", "staging", "quarantine"]
@@ -122,7 +122,8 @@ enum CacheFolder {
         guard let object = JSONValue(UnsafeRawBufferPointer(rebasing: text[..<count]))?.object else {
             throw StoreError(
                 .damaged,
-                "\(files.location)/tilecache.json cannot be read: restore it from a backup, or remove the folder and let it fill again"
+                "\(files.location)/tilecache.json cannot be read: restore it from a backup, or remove this file alone, which costs the "
+                    + "resources whose URLs have queries; the next import, seed or start of a proxy makes it anew"
             )
         }
         guard object["format"]?.integer == 1 else {
@@ -136,8 +137,9 @@ enum CacheFolder {
         else {
             throw StoreError(
                 .damaged,
-                "\(files.location)/tilecache.json has no salt of 32 hexadecimal digits: restore it from a backup, or remove the "
-                    + "folder and let it fill again")
+                "\(files.location)/tilecache.json has no salt of 32 hexadecimal digits: restore it from a backup, or remove this file "
+                    + "alone, which costs the resources whose URLs have queries; the next import, seed or start of a proxy makes it anew"
+            )
         }
         return Marker(salt: salt)
     }

@@ -101,4 +101,88 @@ struct MarkWriterTests {
             }
         }
     }
+
+    // MARK: A bucket that is slow
+
+    /// Two authors, and a bucket that carries out one's writes long after its author has given up waiting for the answer.
+    ///
+    /// It wrote over what the other had been told was there to stay.
+    @Test(arguments: Seeds.list(200))
+    func aWriteThatIsCarriedOutLateLosesNoMark(seed: UInt64) throws {
+        var random = SplitMix64(seed: seed)
+        let second: UInt64 = 1_000_000_000
+        let start = Timestamp(seconds: 1_000_000)
+        struct Author {
+            var author: MarkAuthor
+            var own: Marks
+            var event: (at: UInt64, MarkAuthor.Event?)
+            var isDone = false
+            var hasGivenUp = false
+        }
+        func mark(_ name: String) throws -> Marks {
+            var marks = Marks()
+            marks.raise(try SourceName(name), to: Epoch.first.next(at: start, random: 1))
+            return marks
+        }
+        var index = Marks()
+        var late: [(at: UInt64, marks: Marks)] = []
+        // How long the first one's writes take, each; the other one's take no time to speak of.
+        let slowness = [6, 12, 25, 29][random.below(4)] * second
+        var authors = try ["a", "b"].enumerated().map { number, name in
+            Author(
+                author: MarkAuthor(adding: try mark(name), at: start), own: try mark(name),
+                event: (number == 0 ? 0 : UInt64(random.below(8_000)) * 1_000_000, nil))
+        }
+        var now: UInt64 = 0
+        while authors.contains(where: { !$0.isDone && !$0.hasGivenUp }) || !late.isEmpty {
+            let nextLate = late.map(\.at).min() ?? .max
+            let nextEvent = authors.filter { !$0.isDone && !$0.hasGivenUp }.map(\.event.at).min() ?? .max
+            now = max(now, min(nextLate, nextEvent))
+            try #require(now < 600 * second)
+            if nextLate <= nextEvent {
+                let at = try #require(late.firstIndex { $0.at == nextLate })
+                index = late.remove(at: at).marks
+                continue
+            }
+            let i = try #require(authors.firstIndex { !$0.isDone && !$0.hasGivenUp && $0.event.at == nextEvent })
+            let action =
+                if let event = authors[i].event.1 { authors[i].author.on(event, at: now) } else {
+                    authors[i].author.begin(at: now)
+                }
+            let step = UInt64(1 + random.below(40)) * 1_000_000
+            switch action {
+            // The answer says what was there on the way.
+            case .read: authors[i].event = (now + step, .index(index))
+            case .write(let marks):
+                if i == 0 {
+                    late.append((now + slowness, marks))
+                    authors[i].event = (now + 2 * second, .failed(mayHappen: true))
+                } else {
+                    index = marks
+                    authors[i].event = (now + step, .written)
+                }
+            case .wait(let pause): authors[i].event = (now + pause, .waited)
+            case .done: authors[i].isDone = true
+            case .giveUp: authors[i].hasGivenUp = true
+            }
+        }
+        for author in authors where author.isDone { #expect(index.includes(author.own)) }
+        #expect(authors[1].isDone)
+    }
+
+    /// Such an epoch would have no greater one.
+    @Test func aBucketWithAWrongClockExpiresNothing() async throws {
+        let (clock, osm) = (clock, osm)
+        let wrong = MemoryBucket(now: { clock.now.adding(seconds: 10 * 365 * 86_400) })
+        let writer = MarkWriter(
+            wrong, names, on: MultiThreadedEventLoopGroup.singleton.next(), now: { clock.now },
+            ticks: { clock.ticks }, sleep: { clock.advance(nanoseconds: $0) })
+        let error = await #expect(throws: S3Error.self) {
+            try await writer.add { known, now in
+                try Marks.expiring(osm, zooms: nil, box: nil, after: known, at: now, random: 1)
+            }
+        }
+        #expect(error?.message.contains("clock") ?? false)
+        #expect(wrong.written.isEmpty)
+    }
 }

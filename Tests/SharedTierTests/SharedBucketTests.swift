@@ -26,18 +26,41 @@ struct SharedBucketTests {
         let bucket: SharedBucket
         let source: SharedSource
         let reports = Locked<[String]>([])
+        /// For how long this machine stands still before it reads an answer, and how far its clock, and the bucket's, are off.
+        let standstill = Locked<Int64>(0)
+        let (clockError, bucketError) = (Locked<Int64>(0), Locked<Int64>(0))
+        /// What is kept for the next start.
+        let kept = Locked<KnownMarks?>(nil)
 
         init(_ change: (inout SharedBucket.Settings) -> Void = { _ in }) throws {
             let clock = clock
-            objects = MemoryBucket(now: { clock.now })
+            let (standstill, clockError, bucketError, kept) = (standstill, clockError, bucketError, kept)
+            objects = MemoryBucket(now: {
+                defer { clock.advance(seconds: standstill.withLock { $0 }) }
+                return clock.now.adding(seconds: bucketError.withLock { $0 })
+            })
             var settings = SharedBucket.Settings()
             change(&settings)
             source = SharedSource(try SourceName("osm"), traits: ["t"])
             let reports = reports
             bucket = SharedBucket(
                 objects, ObjectNames(prefix: "p"), settings, group: loop, computing: BlockingPool(threads: 1),
-                now: { clock.now }, ticks: { clock.ticks },
-                report: { message, _ in reports.withLock { $0.append(message) } })
+                now: { clock.now.adding(seconds: clockError.withLock { $0 }) }, ticks: { clock.ticks },
+                report: { message, _ in reports.withLock { $0.append(message) } },
+                keep: { marks in kept.withLock { $0 = marks } })
+        }
+
+        /// Expires the source now, by the bucket's clock.
+        func expire() {
+            var marks = Marks()
+            marks.raise(source.name, to: Epoch.first.next(at: clock.now, random: 1))
+            objects.set(marks, as: "p/marks.json")
+        }
+
+        /// Whether what was stored at a time by this machine's clock is stale.
+        func isExpired(_ key: TileKey, storedAt: Timestamp) -> Bool {
+            guard let tile = key.tile else { return false }
+            return bucket.staleSince(source.name, z: tile.z, x: tile.x, y: tile.y, storedAt: storedAt) != nil
         }
 
         /// Reads the index.
@@ -64,6 +87,7 @@ struct SharedBucketTests {
             let look = bucket.look(key, source, limit: limit, on: loop) { found = .some($0) }
             loop.run()
             #expect((look == nil) == (found != nil))
+            if found.flatMap({ $0 }) != nil { bucket.taken() }
             return found.flatMap { $0 }.map { $0.body.map { String(decoding: $0.data, as: UTF8.self) } ?? "absent" }
         }
 
@@ -345,4 +369,113 @@ struct SharedBucketTests {
 
 extension SharedBucket {
     fileprivate func epoch(of source: SourceName) -> Epoch { .first }
+
+    // MARK: Time
+
+    /// What was expired during the standstill was then a hit for ever.
+    @Test func aLookDuringWhichTheProcessStoodStillIsNotTaken() throws {
+        let lab = try Lab()
+        lab.poll()
+        lab.write(key, "sea")
+        lab.standstill.withLock { $0 = 27 }
+        #expect(lab.look(key) == nil && lab.bucket.figures.errors == 1)
+        lab.standstill.withLock { $0 = 0 }
+        // Nor has it learned a wrong time.
+        lab.expire()
+        let storedAt = lab.clock.now.adding(seconds: -5)
+        lab.poll()
+        #expect(lab.isExpired(key, storedAt: storedAt))
+    }
+
+    @Test func anIndexThatWasLongUnderWayIsNotRecent() throws {
+        let lab = try Lab()
+        lab.poll()
+        lab.write(key, "sea")
+        lab.standstill.withLock { $0 = 27 }
+        lab.poll()
+        lab.standstill.withLock { $0 = 0 }
+        let asked = lab.objects.asked.count
+        #expect(lab.look(key) == nil && lab.objects.asked.count == asked && lab.bucket.figures.isOpen)
+        lab.poll()
+        #expect(lab.look(key) == "sea")
+    }
+
+    /// A proxy that was started anew while its bucket was away served what it had known to be expired.
+    @Test func whatWasExpiredStaysSoOverARestartWithoutTheBucket() async throws {
+        let lab = try Lab()
+        lab.poll()
+        let storedAt = lab.clock.now
+        lab.clock.advance(seconds: 10)
+        lab.expire()
+        lab.poll()
+        // It is kept by a thread of its own.
+        while lab.kept.withLock({ $0 }) == nil { await Task.yield() }
+        let kept = try #require(lab.kept.withLock { $0 })
+        #expect(KnownMarks(json: kept.json) == kept)
+        lab.objects.mode = .fails
+        let clock = lab.clock
+        let next = SharedBucket(
+            lab.objects, ObjectNames(prefix: "p"), known: kept, group: lab.loop, computing: BlockingPool(threads: 1),
+            now: { clock.now }, ticks: { clock.ticks })
+        next.poll(on: lab.loop) {}
+        lab.loop.run()
+        #expect(next.staleSince(lab.source.name, z: 3, x: 4, y: 5, storedAt: storedAt) != nil)
+        // It takes nothing from there all the same.
+        let asked = lab.objects.asked.count
+        _ = next.look(key, lab.source, limit: 100, on: lab.loop) { #expect($0 == nil) }
+        #expect(lab.objects.asked.count == asked && next.figures.isOpen)
+        #expect(KnownMarks(json: Data("{}".utf8)) == nil && KnownMarks(json: Data(Marks().json.utf8)) == nil)
+    }
+
+    /// While the bucket said that it was ten years later, what was expired was a hit again.
+    @Test func aBucketWhoseClockIsWrongIsLeftAlone() throws {
+        let lab = try Lab()
+        lab.poll()
+        lab.write(key, "sea")
+        let storedAt = lab.clock.now
+        lab.clock.advance(seconds: 5)
+        lab.expire()
+        lab.poll()
+        for error in [10 * 365 * 86_400, -901] as [Int64] {
+            lab.bucketError.withLock { $0 = error }
+            lab.clock.advance(seconds: 2)
+            lab.poll()
+            #expect(lab.isExpired(key, storedAt: storedAt))
+            #expect(lab.look(key) == nil)
+        }
+        #expect(lab.reports.withLock { $0.count } >= 2)
+    }
+
+    /// An epoch ten years ahead had no greater one: the source could not be expired any more.
+    @Test func marksThatLieInTheFutureDoNotCount() throws {
+        let lab = try Lab()
+        lab.poll()
+        var marks = Marks()
+        marks.raise(lab.source.name, to: Epoch.first.next(at: lab.clock.now.adding(seconds: 901), random: 1))
+        marks.add(
+            try #require(
+                Mark(source: lab.source.name, zooms: 0...0, columns: 0...0, rows: 0...0, time: .distantFuture)))
+        lab.objects.set(marks, as: "p/marks.json")
+        lab.poll()
+        #expect(lab.bucket.epoch(of: lab.source.name) == .first && !lab.isExpired(key, storedAt: lab.clock.now))
+        #expect(lab.reports.withLock { $0.count } == 1)
+        #expect(marks.plausible(at: lab.clock.now) == Marks())
+        #expect(marks.plausible(at: .distantFuture) == marks)
+    }
+
+    /// A clock that was ahead, or is set back, made what was expired a hit again.
+    @Test(arguments: [(50, 0), (0, -60), (-60, 60), (60, -60)] as [(Int64, Int64)])
+    func whatIsExpiredStaysSoWhenThisMachinesClockIsSet(_ before: Int64, _ after: Int64) throws {
+        let lab = try Lab()
+        lab.clockError.withLock { $0 = before }
+        lab.poll()
+        let storedAt = lab.clock.now.adding(seconds: before)
+        lab.clockError.withLock { $0 = after }
+        lab.clock.advance(seconds: 10)
+        lab.expire()
+        lab.poll()
+        #expect(lab.isExpired(key, storedAt: storedAt))
+        // And what is asked for well after it is fresh.
+        #expect(!lab.isExpired(key, storedAt: lab.clock.now.adding(seconds: after + 200)))
+    }
 }

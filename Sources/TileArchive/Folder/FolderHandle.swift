@@ -248,6 +248,21 @@ final class FolderHandle: Sendable {
         }
     }
 
+    /// Does something while no other process, or thread, does the same; waits for those that are at it.
+    func whileLocked(_ body: () throws -> Void) throws {
+        // A descriptor of its own: a lock belongs to the opening, and threads may share this one.
+        let lock = openat(descriptor, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard lock >= 0 else { throw ArchiveError.system("cannot open \(path)") }
+        defer { close(lock) }
+        while flock(lock, LOCK_EX) != 0 {
+            guard errno == EINTR else { throw ArchiveError.system("cannot lock \(path)") }
+        }
+        try body()
+    }
+
+    /// Removes a file, if there is one.
+    func remove(_ name: String) { unlinkat(descriptor, name, 0) }
+
     /// Removes files whose names pass the test and that were last written at least so many seconds ago.
     func sweep(olderThan seconds: Int, where isMeant: (String) -> Bool) throws {
         for name in try names() where isMeant(name) {

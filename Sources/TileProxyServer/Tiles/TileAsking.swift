@@ -192,10 +192,10 @@ final class TileAsking: @unchecked Sendable {
         case .store(let record, let isAbsence):
             guard mayStore() else { return take(.stored) }
             let body: PutBody = isAbsence ? .none : hashed.map { .hashed($0) } ?? .memory(answer.body)
-            carryOut(.put(body, unlessExpired(record.intent.metadata)))
+            carryOut(.put(body, asAsked(record).intent.metadata))
         case .update(let record):
             guard let stored, mayStore() else { return take(.stored) }
-            carryOut(.update(stored, record, isHeld: isHeld))
+            carryOut(.update(stored, asAsked(record), isHeld: isHeld))
         case .forgetHeld: service.held.remove(key)
         case .drop:
             guard let stored, mayStore() else { return take(.stored) }
@@ -239,20 +239,43 @@ final class TileAsking: @unchecked Sendable {
             guard let tile, self.stored.map({ $0.entry.metadata.storedAt < tile.metadata.storedAt }) ?? true else {
                 return self.take(.notShared)
             }
-            self.shared = tile
-            self.answer.body = tile.body?.data ?? Data()
-            self.take(.shared(tile.metadata, isAbsence: tile.body == nil))
+            guard let body = tile.body else { return self.adopt(tile) }
+            let response = tile.metadata.response
+            self.look(through: body.data, response.mediaType, response.contentEncoding, hashes: false) { why, _ in
+                guard let why else { return self.adopt(tile) }
+                bucket.refused(self.key, why)
+                self.take(.notShared)
+            }
         }
     }
 
-    /// What an answer says, stale if the fleet has expired the tile since the origin was asked.
-    private func unlessExpired(_ metadata: TileMetadata) -> TileMetadata {
-        guard let bucket = service.shared, let tile = key.tile,
-            let since = bucket.staleSince(key.source, z: tile.z, x: tile.x, y: tile.y, storedAt: askedAt)
-        else { return metadata }
-        var metadata = metadata
-        metadata.expires = min(metadata.expires, since)
-        return metadata
+    private func adopt(_ tile: SharedTile) {
+        service.shared?.taken()
+        shared = tile
+        answer.body = tile.body?.data ?? Data()
+        take(.shared(tile.metadata, isAbsence: tile.body == nil))
+    }
+
+    /// What an answer says, counted from when its origin was asked, as a fleet's marks are about that: what is expired while the
+    /// answer is under way is stale, now or when this proxy hears of it.
+    ///
+    /// Its age and its lifetime stay as they are.
+    private func asAsked(_ record: AnswerRecord) -> AnswerRecord {
+        guard let bucket = service.shared, let tile = key.tile else { return record }
+        var record = record
+        var metadata = record.intent.metadata
+        let early = metadata.storedAt.seconds - askedAt.seconds
+        if early > 0 {
+            metadata.storedAt = askedAt
+            metadata.initialAge = max(0, metadata.initialAge - Int(clamping: early))
+        }
+        if let since = bucket.staleSince(
+            key.source, z: tile.z, x: tile.x, y: tile.y, storedAt: metadata.storedAt)
+        {
+            metadata.expires = min(metadata.expires, since)
+        }
+        record.intent.metadata = metadata
+        return record
     }
 
     /// When the request was sent that was answered.
@@ -264,19 +287,18 @@ final class TileAsking: @unchecked Sendable {
     /// Has what the origin said written for the other proxies.
     private func tellOthers(_ end: TileFill.End) {
         guard let bucket = service.shared, let place = source.shared, tiles.isCurrent(source) else { return }
-        let (key, askedAt) = (key, askedAt)
+        let key = key
         @Sendable func write(_ metadata: TileMetadata, _ blob: BlobDigest?, _ data: Data) {
-            var metadata = metadata
-            metadata.storedAt = min(metadata.storedAt, askedAt)
             bucket.write(key, metadata, blob, ByteBuffer(bytes: data), of: place)
         }
         switch end {
         case .brought(let record, let isAbsence, .kept):
-            guard !isAbsence else { return write(record.intent.metadata, nil, Data()) }
+            let metadata = asAsked(record).intent.metadata
+            guard !isAbsence else { return write(metadata, nil, Data()) }
             let name = hashed?.digest ?? blob ?? answer.body.withUnsafeBytes { BlobDigest(hashing: $0) }
-            write(record.intent.metadata, name, answer.body)
+            write(metadata, name, answer.body)
         case .confirmed(let record) where found == nil && record.isStorable:
-            let metadata = record.intent.metadata
+            let metadata = asAsked(record).intent.metadata
             switch stored?.body {
             case .some(.none): write(metadata, nil, Data())
             case .memory(let data):
@@ -410,27 +432,40 @@ final class TileAsking: @unchecked Sendable {
         }
     }
 
-    /// Looks at the body; what has to be decompressed for that is not for the loop.
+    /// Looks at the body of an answer.
     private func check(_ head: HTTPResponse) {
-        let (kind, body, fields) = (source.tiles.kind, answer.body, head.headerFields)
-        let (type, coding) = (fields.combined(.contentType), fields.combined(.contentEncoding))
+        let fields = head.headerFields
+        // Answers without a tag of the server's, and those to clients without gzip, need the body's name: made once for all,
+        // and for the put.
+        look(through: answer.body, fields.combined(.contentType), fields.combined(.contentEncoding), hashes: true) {
+            why, hashed in
+            if let hashed { (self.hashed, self.blob) = (hashed, hashed.digest) }
+            // Who has come meanwhile gets a further attempt where this one is no tile.
+            if self.loneEnd != nil { _ = self.isFollowedAgain() }
+            self.take(.checked(objection: why))
+        }
+    }
+
+    /// Looks whether bytes are a tile of the source, from wherever they come; what has to be decompressed for that is not for the loop.
+    ///
+    /// - Parameter finish: Called once, with why they are none, and with the body hashed where that was asked for and took another
+    ///   thread anyway.
+    private func look(
+        through body: Data, _ type: String?, _ coding: String?, hashes: Bool,
+        _ finish: @escaping @Sendable (_ objection: String?, HashedBody?) -> Void
+    ) {
+        let kind = source.tiles.kind
         let objection: @Sendable () -> String? = {
             kind.objection(to: body, mediaType: type, contentEncoding: coding)
         }
         guard body.count > Self.checkedAtOnce || coding != nil || Gzip.isMarked(body) else {
-            return take(.checked(objection: objection()))
+            return finish(objection(), nil)
         }
-        // Answers without a tag of the server's, and those to clients without gzip, need the body's name: made once for all,
-        // and for the put.
         service.worker.compute(on: tiles.loop) {
             let why = objection()
-            return (why, why == nil ? HashedBody(body) : nil)
+            return (why, hashes && why == nil ? HashedBody(body) : nil)
         } then: { why, hashed in
-            self.hashed = hashed
-            self.blob = hashed?.digest
-            // Who has come meanwhile gets a further attempt where this one is no tile.
-            if self.loneEnd != nil { _ = self.isFollowedAgain() }
-            self.take(.checked(objection: why))
+            finish(why, hashed)
         }
     }
 
@@ -492,13 +527,14 @@ final class TileAsking: @unchecked Sendable {
         case .found: return found.map { .tile(TileNews($0, .found, isStored: true)) } ?? .again
         case .brought(let record, let isAbsence, let keeping):
             return brought(
-                record.intent.metadata, isAbsence: isAbsence, .origin, isStored: isStored && keeping == .kept)
+                asAsked(record).intent.metadata, isAbsence: isAbsence, .origin, isStored: isStored && keeping == .kept)
         case .shared(let metadata, let isAbsence):
             return brought(metadata, isAbsence: isAbsence, .shared, isStored: isStored)
         case .confirmed(let record):
             if let found { return .tile(TileNews(found, .confirmed, isStored: true)) }
             let candidate = Candidate(
-                tile: key, record.intent.metadata, stored?.body ?? .none, stored?.owner, blob: stored?.entry.blob)
+                tile: key, asAsked(record).intent.metadata, stored?.body ?? .none, stored?.owner,
+                blob: stored?.entry.blob)
             return .tile(TileNews(candidate, .confirmed, isStored: isStored))
         case .failed(let failure): return .noTile(failure, retryAfter: failed(failure))
         case .cancelled: return .again

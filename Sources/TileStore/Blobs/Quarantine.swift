@@ -46,16 +46,26 @@ struct Quarantine: Sendable {
         }
     }
 
-    /// Moves a folder, whatever is in it, to where it is in nobody's way; one with nothing in it goes.
-    private func moveOut(_ path: String) throws(FileError) {
-        do throws(FileError) { try files.removeFolder(path) } catch {
-            guard error.number == Errno.notEmpty || error.number == Errno.exists else { throw error }
-            try files.rename(path, to: "set-aside-" + newName(path))
-        }
-    }
+    private func moveOut(_ path: String) throws(FileError) { try files.moveOut(path, as: newName(path)) }
 
     private func newName(_ path: String) -> String {
         let name = path.split(separator: "/").last.map(String.init) ?? "unnamed"
         return "\(name)-\(String(random() & 0xFFFF_FFFF, radix: 16))"
+    }
+}
+
+extension FileSystem {
+    /// Moves a folder, whatever is in it, to where it is in nobody's way; one with nothing in it goes.
+    fileprivate func moveOut(_ path: String, as name: String) throws(FileError) {
+        do throws(FileError) { try removeFolder(path) } catch {
+            guard error.number == Errno.notEmpty || error.number == Errno.exists else { throw error }
+            try rename(path, to: "set-aside-" + name)
+        }
+    }
+
+    /// Makes sure that no folder is where a file of the manifest is to be put.
+    func clearPlace(of path: String) throws(FileError) {
+        guard try status(at: path)?.kind == .folder else { return }
+        try moveOut(path, as: path.split(separator: "/").last.map(String.init) ?? "unnamed")
     }
 }

@@ -48,6 +48,11 @@ extension StoreError {
                 .damaged,
                 "\(error.path) is not the plain file or folder that belongs there (\(error)); move it away, then run "
                     + "tilegc verify", cause: error)
+        } else if error.number == EIO {
+            self.init(
+                .io,
+                "\(error): the disk fails there; see the system's log, and export what can be read to another disk",
+                cause: error)
         } else {
             self.init(.io, "\(error)", cause: error)
         }

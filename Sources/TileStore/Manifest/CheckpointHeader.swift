@@ -10,9 +10,12 @@ struct CheckpointHeader {
 
     /// Reads `{"checkpoint":…,"c":"xxxxxxxx","records":[`.
     init?(_ line: UnsafeRawBufferPointer) {
-        let tail = ",\"c\":\"xxxxxxxx\",\"records\":[".utf8.count
-        let end = line.count - tail
-        guard end > 0, line.last == 0x5B, let sum = LineReader.checksum(line, at: end + 6),
+        let (before, after): (StaticString, StaticString) = (",\"c\":\"", "\",\"records\":[")
+        let end = line.count - before.utf8CodeUnitCount - 8 - after.utf8CodeUnitCount
+        // No checksum covers these, and the file would be no JSON without them.
+        guard end > 0, Self.stands(before, in: line, at: end),
+            Self.stands(after, in: line, at: line.count - after.utf8CodeUnitCount),
+            let sum = LineReader.checksum(line, at: end + before.utf8CodeUnitCount),
             LineChecksum.of(UnsafeRawBufferPointer(rebasing: line[..<end])) == sum,
             let object = (Array(line[..<end]) + [0x7D]).withUnsafeBytes({ JSONValue($0) })?.object
         else { return nil }
@@ -24,5 +27,9 @@ struct CheckpointHeader {
         // Hints for sizing only: bounded, because they come from outside.
         entries = Int(clamping: min(object["entries"]?.unsigned ?? 0, 1 << 27))
         blobs = Int(clamping: min(object["blobs"]?.unsigned ?? 0, 1 << 27))
+    }
+
+    private static func stands(_ text: StaticString, in line: UnsafeRawBufferPointer, at start: Int) -> Bool {
+        text.withUTF8Buffer { $0.elementsEqual(line[start..<(start + $0.count)]) }
     }
 }

@@ -143,7 +143,8 @@ package final class Compaction {
     private func drain() throws {
         guard let file else { return }
         do throws(FileError) { try store.files.writeAll(file, lines.bytes) } catch {
-            throw StoreError(FileError(error.operation, temporary, error.number), in: store.files.location)
+            let path = "\(store.files.location)/\(temporary)"
+            throw StoreError(FileError(error.operation, path, error.number), in: store.files.location)
         }
         bytes += lines.count
         unsynced += lines.count
@@ -185,7 +186,10 @@ package final class Compaction {
             let installed = try store.hold(within: lock) { ledger -> Bool in
                 // The walk was over tables that were replaced meanwhile: slots may have been missed.
                 guard ledger.loads == loads, try (files.newestCheckpoint() ?? 0) < generation else { return false }
+                // The damaged lines go with the journal: after that only the note says that something was lost.
+                if ledger.damagedLines > 0 { try ledger.noteLoss() }
                 do throws(FileError) {
+                    try files.clearPlace(of: Ledger.checkpointPath(generation))
                     try files.rename(temporary, to: Ledger.checkpointPath(generation))
                 } catch {
                     // Another opening took the file for one left over: this process was asleep for an hour.

@@ -277,6 +277,7 @@ final class Journal {
         _ n: UInt64, after length: Int64 = 0, previous: UInt32? = nil, sync: Bool, in files: any FileSystem
     ) throws {
         let path = Ledger.journalPath(n)
+        try files.clearPlace(of: path)
         try files.unlink(path)
         let file = try files.open(path, .createNew)
         defer { files.close(file) }

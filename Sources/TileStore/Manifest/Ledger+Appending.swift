@@ -25,7 +25,9 @@ extension Ledger {
             journal.cut(keeping: whole)
             let standing = take(UnsafeRawBufferPointer(rebasing: bytes[..<whole]), nil, target)
             throw AppendFailure(
-                standing: standing, cause: FileError(error.operation, Self.journalPath(generation), error.number))
+                standing: standing,
+                cause: FileError(
+                    error.operation, "\(files.location)/\(Self.journalPath(generation))", error.number))
         }
     }
 

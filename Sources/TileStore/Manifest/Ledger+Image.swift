@@ -44,7 +44,7 @@ extension Ledger {
         guard try advance(.direct(tables), underLock: underLock) else { return nil }
         while tables.sweep(1 << 20) {}
         // An image keeps names that nothing uses any more; the manifest alone may do with fewer.
-        guard tables.exceeded == nil else { return nil }
+        guard tables.exceeded == nil, !tables.names.areFull else { return nil }
         tables.released.forget()
         noteLoad()
         chain.noteImage(position)

@@ -7,7 +7,8 @@ extension Ledger {
     ///
     /// Only under the lock, and before the missing file is made anew: a process that is killed between the two loses nothing of it.
     func noteLoss() throws(FileError) {
-        guard try !isNoted() else { return }
+        // What somebody has put into its place says nothing, and must not keep the cache from being opened: verify names it.
+        guard try files.status(at: Self.lossPath) == nil else { return }
         try files.createFile(Self.lossPath, bytes: [], sync: true)
     }
 

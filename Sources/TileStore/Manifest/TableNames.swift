@@ -58,6 +58,9 @@ final class TableNames {
         resourceNames[number].map { ($0.source, $0.text) }
     }
 
+    /// Whether there is no room for one more source, or for one more variant.
+    var areFull: Bool { max(sources.count, variants.count) >= bounds.names }
+
     /// Whether there is room for so many new names of each kind, and one more.
     func hasRoom(after pending: Int) -> Bool {
         max(sources.count, variants.count) &+ pending < bounds.names

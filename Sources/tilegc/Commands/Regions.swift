@@ -63,7 +63,10 @@ struct RemoveRegion: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "rm",
         abstract: "Unpins a region and deletes its tiles and resources, except those that another region covers.",
-        discussion: "With --keep-tiles they stay, like any others: the cache's limits may evict them.")
+        discussion: """
+            With --keep-tiles they stay, like any others: the cache's limits may evict them. If the command is interrupted, the region \
+            may be gone and some of its tiles left: then they are like any others too, and 'tilegc rm' with --bbox removes them.
+            """)
 
     @OptionGroup var cache: CacheArgument
 

@@ -37,7 +37,11 @@ struct BucketArgument: ParsableArguments {
     var certificateAuthorities: String?
 
     /// Does something with the bucket's client.
-    func use(_ body: (S3Client, ObjectNames) async throws -> Void) async throws {
+    ///
+    /// - Parameter request: How long a request may take.
+    func use(within request: TimeAmount = .seconds(30), _ body: (S3Client, ObjectNames) async throws -> Void)
+        async throws
+    {
         let environment = ProcessInfo.processInfo.environment
         let address: BucketAddress
         let credentials: S3Credentials
@@ -52,7 +56,8 @@ struct BucketArgument: ParsableArguments {
         } catch { throw Failure(.usage, error.message) }
         do {
             try await address.withClient(
-                credentials, certificateAuthorities: certificateAuthorities, now: CacheClock.system.now
+                credentials, certificateAuthorities: certificateAuthorities, request: request,
+                now: CacheClock.system.now
             ) { client in try await body(client, address.names) }
         } catch let error as S3Error { throw Failure(.inputOutput, error.message) }
     }
@@ -94,7 +99,7 @@ struct ExpireShared: AsyncParsableCommand {
     @OptionGroup var report: ReportOptions
 
     func run() async throws {
-        try await bucket.use { client, names in
+        try await bucket.use(within: MarkWriter.request) { client, names in
             let writer = bucket.writer(client, names)
             let random = UInt32.random(in: 0...UInt32.max)
             // The box is looked at before anything is sent.

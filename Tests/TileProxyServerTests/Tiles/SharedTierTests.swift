@@ -135,6 +135,67 @@ struct SharedTierTests {
         }
     }
 
+    /// What an origin is asked for before the fleet expires it, and answers after that, was fresh for its whole lifetime.
+    ///
+    /// - Parameter isHeard: Whether this proxy has heard of the mark by the time of the answer, or hears of it later.
+    @Test(arguments: [(304, true), (304, false), (200, true), (200, false)])
+    func anAnswerThatWasAskedForBeforeAnExpiryIsStaleAfterIt(_ status: Int, isHeard: Bool) async throws {
+        let lab = Locked<(TileLab, MemoryBucket)?>(nil)
+        try await withTwo(origin: { request in
+            // Only the request that is about to be overtaken.
+            if let (lab, bucket) = lab.withLock({ $0 }), lab.origin.count == (status == 304 ? 2 : 1) {
+                lab.clock.advance(seconds: 5)
+                var marks = Marks()
+                marks.raise(try SourceName("osm"), to: Epoch.first.next(at: lab.clock.now, random: 1))
+                bucket.set(marks)
+                lab.clock.advance(seconds: 6)
+                if isHeard { await lab.readSharedIndex() }
+            }
+            return try await Self.sea(request)
+        }) { bucket, a, _ in
+            lab.withLock { $0 = (a, bucket) }
+            var asked = 1
+            if status == 304 {
+                _ = try await a.get("/tiles/osm/3/1/1")
+                await isWritten(a)
+                bucket.names.forEach { bucket[$0] = nil }
+                a.clock.advance(seconds: 100)
+                await a.readSharedIndex()
+                asked = 2
+            }
+            let overtaken = try await a.get("/tiles/osm/3/1/1")
+            #expect(overtaken.status == 200 && a.origin.count == asked)
+            await a.readSharedIndex()
+            let next = try await a.get("/tiles/osm/3/1/1")
+            #expect(a.origin.count == asked + 1, "\(next[.cacheStatus] ?? "")")
+            // What was asked for after it is a hit.
+            a.clock.advance(seconds: 3)
+            _ = try await a.get("/tiles/osm/3/1/1")
+            #expect(try await a.get("/tiles/osm/3/1/1")[.cacheStatus]?.hasPrefix("tileproxy; hit") ?? false)
+        }
+    }
+
+    /// Its bytes have the name that its object says, and are a page of HTML; an origin's would not have been taken.
+    @Test(arguments: ["text/html", "image/png"])
+    func whatIsNoTileIsNotTakenFromTheBucketEither(_ type: String) async throws {
+        try await withTwo { bucket, a, b in
+            _ = try await a.get("/tiles/osm/3/1/1")
+            await isWritten(a)
+            let name = try #require(bucket.names.first { $0 != "marks.json" })
+            let page = Data("<html><script>alert(1)</script></html>".utf8)
+            var object = try #require(bucket[name])
+            var values = object.metadata.values
+            values["type"] = Array(type.utf8)
+            values["sha256"] = Array(page.withUnsafeBytes { BlobDigest(hashing: $0) }.description.utf8)
+            object.metadata = try S3Metadata(values)
+            object.bytes = ByteBuffer(bytes: page)
+            bucket[name] = object
+            let answer = try await b.get("/tiles/osm/3/1/1")
+            #expect(b.origin.count == 1 && answer.body == TileLab.png("tile /3/1/1.png"))
+            #expect(b.shared?.figures.errors == 1 && b.shared?.figures.hits == 0)
+        }
+    }
+
     @Test(arguments: ["authorization", "cookie"])
     func whatIsHadByCredentialsIsNotSharedUnlessTheOperatorSaysSo(_ name: String) async throws {
         for says in [nil, true, false] as [Bool?] {
