@@ -20,11 +20,12 @@ done
 # Every link to a file must lead to one.
 while IFS=: read -r file link; do
     path=${link#](}
+    path=${path#*]: }
     path=${path%%[#)]*}
     [ -n "$path" ] && [ ! -e "$(dirname "$file")/$path" ] || continue
     echo "check-readme: $file links to $path, which does not exist" >&2
     exit 1
-done < <(grep -oE '\]\([^):]+\)' ./*.md Docs/*.md Docs/model/*.md Sample/*.md)
+done < <(grep -oE '\]\([^):]+\)|^\[[a-z0-9-]+\]: [^:]+$' ./*.md Docs/*.md Docs/model/*.md Sample/*.md)
 
 # Each row of the migration's tables must name tests that exist: `NAME` in Tests/TileCacheMapKitTests, or `FOLDER/NAME`.
 rows=0
