@@ -5,7 +5,7 @@ export TILECACHE_TOOLS := 1
 STRICT := TILECACHE_STRICT=1 SCRATCH=.build-strict
 
 .PHONY: help setup build run serve test lint check-imports check-model check-format check-s3 check-readme check-page check-mapkit check-app \
-	test-apple build-apple bench check-instructions bench-proxy soak-proxy tsan docs clean
+	test-apple build-apple bench check-instructions bench-proxy bench-fleet soak-proxy tsan docs clean
 
 help: ## lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,6 +87,9 @@ check-instructions: setup ## compares the instructions of a hit, a put and an op
 
 bench-proxy: setup ## measures tileproxy beside nginx (needs nginx and wrk)
 	@Scripts/bench-proxy.sh $(ARGS)
+
+bench-fleet: setup ## measures proxies on one bucket of an S3 server (needs nginx and wrk; OpenStack Swift comes from PyPI)
+	@Scripts/bench-fleet.sh $(ARGS)
 
 soak-proxy: setup ## runs tileproxy for 30 minutes before an origin that fails, and checks every answer
 	@Scripts/soak-proxy.sh $(ARGS)

@@ -1,5 +1,6 @@
--- What wrk sends for bench-proxy.py: tiles 0 to COUNT-1 of a pyramid that is WIDE wide, at zoom ZOOM below PREFIX.
--- ORDER "random" goes on until wrk's time is up; "once" asks for each tile once and stops.
+-- What wrk sends for bench_servers.py: tiles 0 to COUNT-1 of a pyramid that is WIDE wide, at zoom ZOOM below PREFIX.
+-- ORDER "random" goes on until wrk's time is up; "once" asks for each tile once and stops. A connection waits for PAUSE
+-- milliseconds before it asks again.
 local ffi = require("ffi")
 ffi.cdef [[
     typedef struct { long seconds, nanoseconds; } instant;
@@ -17,6 +18,12 @@ end
 local prefix, count, order = os.getenv("PREFIX"), tonumber(os.getenv("COUNT")), os.getenv("ORDER")
 local wide, zoom = tonumber(os.getenv("WIDE")), tonumber(os.getenv("ZOOM"))
 local requests, sent, answered, start = {}, 0, 0, nil
+
+local pause = tonumber(os.getenv("PAUSE"))
+if pause > 0 then
+    -- Only then, as it makes wrk slower.
+    function delay() return pause end
+end
 
 function init(args)
     math.randomseed(tonumber(os.getenv("SEED") or 1))

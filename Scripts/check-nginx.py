@@ -10,7 +10,6 @@ import http.client
 import json
 import os
 import pathlib
-import re
 import ssl
 import subprocess
 import sys
@@ -18,10 +17,10 @@ import tempfile
 import time
 import urllib.parse
 
+from nginx_document import block, replace
 from page_browser import Browser
 
 PROXY = urllib.parse.urlsplit(os.environ["TILEPROXY_URL"]).netloc
-DOCUMENT = pathlib.Path(__file__).parent.parent / "Docs" / "operations.md"
 HOST = "tiles.example.org"
 SHOWN = "[...document.querySelectorAll('#map .leaflet-tile-pane img.leaflet-tile-loaded')]" \
     ".filter((i) => i.naturalWidth === 256).length"
@@ -29,19 +28,11 @@ SHOWN = "[...document.querySelectorAll('#map .leaflet-tile-pane img.leaflet-tile
 
 def configuration(port, work):
     """The document's blocks, with this run's places in place of the example's."""
-    blocks = re.findall(r"^```nginx\n(.*?)^```", DOCUMENT.read_text(), re.S | re.M)
-    whole = [block for block in blocks if "server {" in block]
-    parts = [block for block in blocks if "server {" not in block]
-    if len(whole) != 1 or len(parts) != 1:
-        raise SystemExit("check-nginx: expected one block with a server and one location in Docs/operations.md")
-    text = whole[0]
-    for old, new in [("server 127.0.0.1:8080;", f"server {PROXY};"), ("listen 443 ssl", f"listen 127.0.0.1:{port} ssl"),
-                     ("/etc/ssl/tiles.example.org.pem", f"{work}/certificate.pem"),
-                     ("/etc/ssl/private/tiles.example.org.key", f"{work}/key.pem")]:
-        if text.count(old) != 1:
-            raise SystemExit(f"check-nginx: expected '{old}' once in the nginx block of Docs/operations.md")
-        text = text.replace(old, new)
-    text = text.rstrip().removesuffix("}") + parts[0] + "}\n"
+    text = replace(block("server_name"), [
+        ("server 127.0.0.1:8080;", f"server {PROXY};"), ("listen 443 ssl", f"listen 127.0.0.1:{port} ssl"),
+        ("/etc/ssl/tiles.example.org.pem", f"{work}/certificate.pem"),
+        ("/etc/ssl/private/tiles.example.org.key", f"{work}/key.pem")])
+    text = text.rstrip().removesuffix("}") + block("location /maps/") + "}\n"
     places = "\n".join(f"    {kind}_temp_path {work}/{kind};" for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"])
     user = "user root;\n" if os.getuid() == 0 else ""
     return f"{user}daemon off;\npid {work}/pid;\nerror_log {work}/error.log;\nevents {{}}\nhttp {{\n    access_log off;\n{places}\n{text}}}\n"

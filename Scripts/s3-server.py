@@ -15,6 +15,7 @@ The command finds in its environment
                            port, and the file then has the new id.
     TILE_TEST_PYTHON       a Python that has botocore
 """
+import json
 import os
 import pathlib
 import signal
@@ -35,7 +36,7 @@ ACCESS, SECRET, BUCKET = "test:tester", "testing", "tiles"
 SHARED = "[swift-hash]\nswift_hash_path_suffix = tests\n[storage-policy:0]\nname = one\ndefault = yes\n"
 PROXY = """
 [pipeline:main]
-pipeline = catch_errors gatekeeper healthcheck listing_formats s3api tempauth bulk proxy-server
+pipeline = catch_errors gatekeeper healthcheck memory listing_formats s3api tempauth bulk proxy-server
 [app:proxy-server]
 use = egg:swift#proxy
 account_autocreate = true
@@ -46,6 +47,8 @@ use = egg:swift#catch_errors
 use = egg:swift#gatekeeper
 [filter:healthcheck]
 use = egg:swift#healthcheck
+[filter:memory]
+paste.filter_factory = __main__:memory
 [filter:listing_formats]
 use = egg:swift#listing_formats
 [filter:s3api]
@@ -195,6 +198,37 @@ class Server:
             "TILE_TEST_S3": self.url, "TILE_TEST_S3_BUCKET": BUCKET, "TILE_TEST_S3_ACCESS_KEY": ACCESS,
             "TILE_TEST_S3_SECRET_KEY": SECRET, "TILE_TEST_S3_PID": str(self.pid_file), "TILE_TEST_PYTHON": str(self.python),
         }
+
+
+class Memory:
+    """In memcached's place. Without one each request asks the other servers for its account and its bucket anew."""
+
+    def __init__(self):
+        self.known = {}
+
+    def get(self, key, **_):
+        ends, text = self.known.get(key, (0, "null"))
+        return json.loads(text) if time.monotonic() < ends else None
+
+    def set(self, key, value, **options):
+        lifetime = options.get("time") or float("inf")
+        # As text, as memcached has it.
+        self.known[key] = (time.monotonic() + lifetime, json.dumps(value))
+
+    def delete(self, key, **_):
+        self.known.pop(key, None)
+
+
+def memory(_, **__):
+    """The filter that gives the server in front one, as `swift.cache`."""
+    known = Memory()
+
+    def wrap(app):
+        def answer(environment, start):
+            environment["swift.cache"] = known
+            return app(environment, start)
+        return answer
+    return wrap
 
 
 def serve(name):
