@@ -1,4 +1,4 @@
-package import NIOCore
+import NIOCore
 import NIOPosix
 package import ObjectStorage
 import OriginClient
@@ -14,7 +14,7 @@ extension BucketAddress {
     ///   - now: The clock that signatures have.
     /// - Throws: `S3Error` with `S3Error.Code.untrusted` where the authorities cannot be read, and what the body throws.
     package func withClient(
-        _ credentials: S3Credentials, certificateAuthorities: String?, request: TimeAmount = .seconds(30),
+        _ credentials: S3Credentials, certificateAuthorities: String?, request: Duration = .seconds(30),
         now: @escaping @Sendable () -> Timestamp, _ body: (S3Client) async throws -> Void
     ) async throws {
         let tls = OriginTLS(certificateAuthorities: certificateAuthorities)
@@ -22,7 +22,7 @@ extension BucketAddress {
             throw S3Error(.untrusted, "the certificate authorities cannot be read: \(error)")
         }
         var limits = S3Limits()
-        limits.request = request
+        limits.request = TimeAmount(request)
         let client = S3Client(
             bucket, credentials, limits: limits, group: MultiThreadedEventLoopGroup.singleton, tls: tls, now: now)
         let result: Result<Void, any Error>

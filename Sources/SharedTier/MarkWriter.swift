@@ -5,7 +5,7 @@ package import TileStore
 /// Adds marks to a bucket's index: carries out what a ``MarkAuthor`` says.
 package struct MarkWriter: Sendable {
     /// How long a request of its client's may take: an author writes within ``MarkAuthor/window`` of its reading.
-    package static let request = TimeAmount.seconds(2)
+    package static let request = Duration.seconds(2)
 
     private let objects: any SharedObjects
     private let names: ObjectNames

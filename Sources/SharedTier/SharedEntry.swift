@@ -120,7 +120,7 @@ extension SharedEntry {
             blob = digest
         }
         // A tile, or one of the three answers that say that there is none.
-        guard blob == nil ? CacheEngine.isAbsence(Int(status)) : status == 200,
+        guard blob == nil ? isAbsence(Int(status)) : status == 200 || status == 203,
             texts.allSatisfy({ $0.value.utf8.count <= Self.longestValue || !Name.isOurs($0.key) })
         else { return nil }
         let rules = texts[Name.rules] ?? ""

@@ -192,7 +192,7 @@ private func read(_ text: String) -> Marks? { Array(text.utf8).withUnsafeBytes {
             case .write(let marks):
                 let fails = source.oneIn(failsOneIn)
                 if !fails || source.oneIn(2) { events.append((carriedOut, -1, nil, marks)) }
-                events.append((answered, author, fails ? .failed : .written, nil))
+                events.append((answered, author, fails ? .failed(mayHappen: true) : .written, nil))
             case .wait(let wait): events.append((time + wait, author, .waited, nil))
             case .done: authors[author].isDone = true
             case .giveUp: authors[author].hasGivenUp = true
@@ -214,7 +214,7 @@ private func read(_ text: String) -> Marks? { Array(text.utf8).withUnsafeBytes {
                 let action = authors[event.author].value.on(what, at: event.at)
                 plan(event.author, action, at: event.at, &source)
             } else {
-                let answer: MarkAuthor.Event = source.oneIn(failsOneIn) ? .failed : .index(index)
+                let answer: MarkAuthor.Event = source.oneIn(failsOneIn) ? .failed(mayHappen: false) : .index(index)
                 events.append((event.at + UInt64(1 + source.below(slowest / 2)), event.author, answer, nil))
             }
             for author in authors where author.isDone { #expect(index.includes(author.marks), "after \(steps) steps") }
@@ -230,7 +230,7 @@ private func read(_ text: String) -> Marks? { Array(text.utf8).withUnsafeBytes {
             if case .wait = action {
                 action = author.on(.waited, at: UInt64(time))
             } else {
-                action = author.on(.failed, at: UInt64(time))
+                action = author.on(.failed(mayHappen: false), at: UInt64(time))
             }
         }
         #expect(action == .giveUp)
