@@ -287,6 +287,8 @@ class Bench:
 
     def run(self):
         """Measures the rows; the status to end with."""
+        # Servers are stopped then too.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         print(f"work folder: {self.work}", flush=True)
         try:
             self.prepare()
@@ -294,6 +296,9 @@ class Bench:
             for row in self.options.only.split(",") if self.options.only else self.usual:
                 getattr(self, row)()
         finally:
+            # Told to end is told once: the servers must be stopped all the same.
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, signal.SIG_IGN)
             self.stop(*list(self.running))
             if self.options.json:
                 samples = [

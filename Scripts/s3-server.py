@@ -240,6 +240,20 @@ def serve(name):
     sys.exit(run_wsgi(os.path.abspath(f"{name}.conf"), f"{name}-server"))
 
 
+def run(command, environment):
+    """Runs the command; told to end meanwhile, this tells the command, and waits for it for a minute."""
+    process = subprocess.Popen(command, env=environment)
+    try:
+        return process.wait()
+    except BaseException:
+        process.terminate()
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        raise
+
+
 def main():
     if sys.argv[1:2] == ["--serve"]:
         return serve(sys.argv[2])
@@ -251,7 +265,7 @@ def main():
         try:
             server.start_all()
             if sys.argv[1:]:
-                return subprocess.run(sys.argv[1:], env={**os.environ, **server.environment}).returncode
+                return run(sys.argv[1:], {**os.environ, **server.environment})
             for name, value in server.environment.items():
                 print(f"{name}={value}", flush=True)
             while True:
