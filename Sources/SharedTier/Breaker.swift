@@ -31,6 +31,15 @@ package struct Breaker: Sendable {
     /// Whether it is left alone, or asked by one probe only.
     package var isOpen: Bool { if case .closed = state { false } else { true } }
 
+    /// Whether it would be left alone now.
+    package func isResting(at now: UInt64) -> Bool {
+        switch state {
+        case .closed: false
+        case .probing: true
+        case .open(let until, _): now < until
+        }
+    }
+
     /// Asks for leave.
     package mutating func leave(at now: UInt64) -> Leave {
         switch state {

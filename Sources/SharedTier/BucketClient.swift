@@ -14,7 +14,7 @@ extension BucketAddress {
     ///   - now: The clock that signatures have.
     /// - Throws: `S3Error` with `S3Error.Code.untrusted` where the authorities cannot be read, and what the body throws.
     package func withClient(
-        _ credentials: S3Credentials, certificateAuthorities: String?, request: Duration = .seconds(30),
+        _ credentials: S3Credentials, certificateAuthorities: String?, request: Duration = .seconds(300),
         now: @escaping @Sendable () -> Timestamp, _ body: (S3Client) async throws -> Void
     ) async throws {
         let tls = OriginTLS(certificateAuthorities: certificateAuthorities)

@@ -99,7 +99,7 @@ package final class SharedBucket: Sendable {
             var figures = state.figures
             figures.dropped += state.queue.dropped
             figures.waiting = state.queue.count
-            figures.isOpen = state.reads.isOpen || !isRecent(state, ticks)
+            figures.isOpen = state.reads.isResting(at: ticks) || !isRecent(state, ticks)
             return figures
         }
     }
@@ -260,11 +260,16 @@ package final class SharedBucket: Sendable {
             finish(nil)
             return nil
         }
-        let look = SharedLook(self, key, limit: limit, isProbe: leave.isProbe, begun: begun, loop: loop, finish)
+        // Nobody waits for a probe, which only tells whether the bucket is back.
+        let look = SharedLook(
+            self, key, limit: limit, isProbe: leave.isProbe, begun: begun, loop: loop,
+            leave.isProbe ? { _ in } : finish)
         look.begin(in: TimeAmount.nanoseconds(Int64(clamping: settings.timeout.nanoseconds))) { heard in
             objects.get(leave.name, unlessMatching: nil, on: loop, heard)
         }
-        return look.isOver ? nil : look
+        guard leave.isProbe else { return look.isOver ? nil : look }
+        finish(nil)
+        return nil
     }
 
     /// What an answer says.
@@ -507,7 +512,7 @@ package final class SharedBucket: Sendable {
     }
 
     /// A request takes no longer.
-    private static let longestWrite = TimeAmount.seconds(2)
+    private static let longestWrite = TimeAmount.seconds(4)
 
     private func giveUp() {
         let drained = state.withLock { state in

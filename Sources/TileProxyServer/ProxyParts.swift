@@ -79,9 +79,9 @@ final class Parts: Sendable {
         let clock = CacheClock.system
         // One that reads and one that writes, each with connections of its own. A map asks for many tiles at once, and a look that
         // waits for a connection is as slow as one of a slow bucket.
-        let clients = [64, 16].map { connections in
+        let clients = [(64, 1), (16, 3)].map { connections, seconds in
             var limits = S3Limits()
-            limits.connections = connections
+            (limits.connections, limits.request) = (connections, .seconds(Int64(seconds)))
             return S3Client(
                 parts.address.bucket, parts.credentials, limits: limits, group: group, tls: tls, now: clock.now)
         }

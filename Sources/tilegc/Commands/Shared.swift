@@ -39,7 +39,7 @@ struct BucketArgument: ParsableArguments {
     /// Does something with the bucket's client.
     ///
     /// - Parameter request: How long a request may take.
-    func use(within request: Duration = .seconds(30), _ body: (S3Client, ObjectNames) async throws -> Void)
+    func use(within request: Duration = .seconds(300), _ body: (S3Client, ObjectNames) async throws -> Void)
         async throws
     {
         let environment = ProcessInfo.processInfo.environment
