@@ -51,7 +51,7 @@ container_update_timeout = 60
 """
 PROXY = """
 [pipeline:main]
-pipeline = catch_errors gatekeeper healthcheck listing_formats s3api tempauth bulk container_quotas proxy-server
+pipeline = catch_errors gatekeeper healthcheck forgetful listing_formats s3api tempauth bulk container_quotas proxy-server
 [app:proxy-server]
 use = egg:swift#proxy
 account_autocreate = true
@@ -63,6 +63,8 @@ use = egg:swift#catch_errors
 use = egg:swift#gatekeeper
 [filter:healthcheck]
 use = egg:swift#healthcheck
+[filter:forgetful]
+paste.filter_factory = s3_processes:forgetful
 [filter:listing_formats]
 use = egg:swift#listing_formats
 [filter:s3api]
