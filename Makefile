@@ -4,7 +4,7 @@ SHELL := /bin/bash
 export TILECACHE_TOOLS := 1
 STRICT := TILECACHE_STRICT=1 SCRATCH=.build-strict
 
-.PHONY: help setup build run serve test lint check-imports check-model check-format check-s3 check-readme check-page check-mapkit check-app \
+.PHONY: help setup build run serve test lint check-imports check-model check-format check-s3 check-s3-ceph check-readme check-page check-mapkit check-app \
 	test-apple build-apple bench check-instructions bench-proxy bench-fleet soak-proxy tsan docs clean
 
 help: ## lists the targets
@@ -27,9 +27,13 @@ BUILT := $(STRICT) NO_BUILD=1
 STRICT_BUILD := $(STRICT) swift build -c release --build-tests --explicit-target-dependency-import-check error \
 	--scratch-path .build-strict
 
+# What is tested against a real S3 server.
+S3_TESTS := Scripts/run-tests.sh --filter "S3ServerTests|SharedServerTests|SharedCommandTests|SignatureV4Tests"
+
 test: setup check-imports lint ## builds without warnings, runs all tests and checks
 	$(STRICT_BUILD)
 	@$(STRICT) Scripts/run-tests.sh
+	@$(STRICT) Scripts/s3-server.py --if-available $(S3_TESTS)
 	@Scripts/check-model.sh
 	@$(BUILT) Scripts/check-format.sh
 	@$(BUILT) Scripts/check-readme.sh
@@ -51,9 +55,13 @@ check-model: setup ## checks the protocol's model with spin
 check-format: setup ## compares tilegc with a reader written from the format's description
 	@Scripts/check-format.sh
 
-check-s3: setup ## runs the tests of the S3 client, and of proxies on one bucket, against a real server (OpenStack Swift, from PyPI)
+check-s3: setup ## runs the tests of the S3 client, and of proxies on one bucket, against a real server (OpenStack Swift, from PyPI or apt)
 	$(STRICT_BUILD)
-	@$(STRICT) Scripts/s3-server.py Scripts/run-tests.sh --filter "ObjectStorageTests|SharedServerTests"
+	@$(STRICT) Scripts/s3-server.py $(S3_TESTS)
+
+check-s3-ceph: setup ## the same against Ceph's RADOS gateway, where that is installed
+	$(STRICT_BUILD)
+	@$(STRICT) Scripts/s3-server.py --ceph --if-available $(S3_TESTS)
 
 check-readme: setup ## runs the commands and the example of README.md
 	@Scripts/check-readme.sh

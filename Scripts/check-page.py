@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """Drives the proxy's page in Chromium over its debugging pipe: no driver and no packages needed.
 
-    TILEPROXY_URL=http://127.0.0.1:8080 check-page.py /usr/bin/chromium [network]
+    TILEPROXY_URL=http://127.0.0.1:8080 check-page.py /usr/bin/chromium [network|shared]
 
 With `network` the page takes Leaflet from its public place, which is played here: with the files in LEAFLET_DIST, if that is
-set; with wrong ones, which the browser must refuse; and with none, as without a way to the internet.
+set; with wrong ones, which the browser must refuse; and with none, as without a way to the internet. With `shared` the proxy shares a bucket, whose server is frozen for a while (TILE_TEST_S3_PID).
 """
 import json
 import os
 import pathlib
+import signal
 import sys
 import tempfile
+import time
 import urllib.request
 
 from page_browser import Browser
@@ -161,6 +163,50 @@ def from_network(browser, check, finish):
         check(f"{what}: {'nothing was' if works else 'something was'} refused", bool(browser.refused) != works)
 
 
+def shared(browser, check, finish):
+    """The figures of a bucket that is shared with other proxies."""
+    state = "document.getElementById('shared-state')"
+    figures = "Object.fromEntries([...document.querySelectorAll('#shared [data-figure]')]" \
+        ".map((e) => [e.dataset.figure, Number(e.textContent.replace(/,/g, ''))]))"
+    tiles = iter([f"{z}/{x}/{y}" for z in (4, 5) for x in range(2 ** z) for y in range(2 ** z)])
+
+    def until(what, script):
+        """Waits while new tiles are asked for: one of them tells the proxy whether a bucket that it left alone is back."""
+        deadline = time.monotonic() + 120
+        while not browser.run(script):
+            if time.monotonic() > deadline:
+                browser.until(what, script, 0)
+            urllib.request.urlopen(f"{URL}/tiles/world/{next(tiles)}.png").read()
+            browser.listen(0.5)
+
+    browser.open(URL + "/", 1360, 860)
+    browser.until("tiles", f"{PICTURES_SHOWN} >= 8")
+    browser.until("the bucket's figures", f"!!{state}")
+    until("tiles in a bucket that answers",
+          f"{state}.textContent.startsWith('ok') && ({figures}).stores >= 4 && ({figures}).misses >= 4")
+    browser.until("the figures of stats.json", f"fetch('_tileproxy/stats.json').then((r) => r.json()).then((told) => "
+                  f"Object.entries({figures}).length === 6 && Object.entries({figures}).every(([n, v]) => told.shared[n] === v))")
+    check("the state is seen", browser.run(f"{state}.className") == "live")
+    browser.run("document.getElementById('shared').scrollIntoView()")
+    browser.picture("10-shared")
+    with open(os.environ["TILE_TEST_S3_PID"]) as file:
+        process = int(file.read())
+    os.kill(process, signal.SIGSTOP)
+    try:
+        browser.until("a bucket that is left alone", f"{state}.textContent.startsWith('open')", 120)
+        check("that is seen too", browser.run(f"{state}.className") == "live off")
+        browser.picture("10-shared-open")
+    finally:
+        os.kill(process, signal.SIGCONT)
+    until("a bucket that is back", f"{state}.textContent.startsWith('ok')")
+    finish("shared")
+    browser.open(URL + "/", 390, 844, phone=True)
+    browser.until("the bucket's figures on a phone", f"{state} && {state}.textContent")
+    check("nothing is wider than the phone", browser.run("document.documentElement.scrollWidth <= window.innerWidth"))
+    browser.picture("10-shared-phone", full=True)
+    finish("shared, phone")
+
+
 def main():
     profile = tempfile.TemporaryDirectory()
     browser = Browser(sys.argv[1], profile.name)
@@ -180,6 +226,9 @@ def main():
     if sys.argv[2:] == ["network"]:
         from_network(browser, check, finish)
         return end(browser, profile, failures)
+    if sys.argv[2:] == ["shared"]:
+        shared(browser, check, finish)
+        return end(browser, profile, failures)
 
     # A desk, light.
     browser.open(URL + "/", 1360, 860)
@@ -188,6 +237,8 @@ def main():
     check("the first one is chosen", browser.run(
         "document.querySelector('#switch [aria-checked=true]').dataset.source") == "world")
     browser.until("figures", "document.getElementById('requests').textContent !== '–'")
+    check("nothing about a bucket where there is none", browser.run(
+        "document.getElementById('shared').hidden && !document.getElementById('shared-state')"))
     browser.picture("1-light")
 
     zoom = "document.querySelector('.cell b') && document.querySelector('.cell b').textContent"

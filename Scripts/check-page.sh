@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Opens the page in a real browser without a window: switches layers, zooms, shades tiles by state, with mouse and
-# keyboard, in light and dark, on a desk and on a phone; fails on errors in the console. Then does so behind nginx, with
-# the configuration of Docs/operations.md. Skips where there is no Chromium, and the last part where there is no nginx.
+# keyboard, in light and dark, on a desk and on a phone; fails on errors in the console. Then looks at the figures of a bucket of
+# a real S3 server, and does all that is different behind nginx, with the configuration of Docs/operations.md. Skips where there is
+# no Chromium, and these parts where there is no such server or no nginx.
 # PICTURES=folder keeps pictures.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -24,6 +25,10 @@ fi
 Scripts/serve.sh python3 Scripts/check-page.py "$browser"
 export NO_BUILD=1
 LEAFLET=network Scripts/serve.sh python3 Scripts/check-page.py "$browser" network
+# shellcheck disable=SC2016 # the inner shell knows the server
+Scripts/s3-server.py --if-available bash -c 'SHARED=$TILE_TEST_S3/$TILE_TEST_S3_BUCKET \
+    AWS_ACCESS_KEY_ID=$TILE_TEST_S3_ACCESS_KEY AWS_SECRET_ACCESS_KEY=$TILE_TEST_S3_SECRET_KEY \
+    exec Scripts/serve.sh python3 Scripts/check-page.py "$0" shared' "$browser"
 
 # nginx is in no ordinary user's PATH on Debian.
 PATH=$PATH:/usr/sbin

@@ -5,7 +5,7 @@
 #   serve.sh COMMAND…     serves, runs the command with TILEPROXY_URL set, and stops
 #
 # PORT chooses the proxy's port (8080; with a command a free one), LEAFLET where the page gets Leaflet from, PUBLIC_URL
-# how clients reach the proxy.
+# how clients reach the proxy, SHARED the bucket that it shares with others.
 set -euo pipefail
 export TILECACHE_TOOLS=1
 cd "$(dirname "$0")/.."
@@ -49,6 +49,7 @@ cat >"$work/tileproxy.yaml" <<YAML
 cache: $cache
 ${LEAFLET:+leaflet: $LEAFLET}
 ${PUBLIC_URL:+publicURL: $PUBLIC_URL}
+${SHARED:+shared: {s3: "$SHARED", timeout: 1s\}}
 listen: 127.0.0.1:$port
 capacity: 64MiB
 sources:

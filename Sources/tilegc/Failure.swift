@@ -11,6 +11,8 @@ enum ExitStatus: Int32 {
     case noInput = 66
     /// The operating system refused, the disk is full, another process is in the way.
     case inputOutput = 74
+    /// A bucket's server refused: the keys are wrong, or do not permit it.
+    case refused = 77
     /// Stopped by an interrupt between two steps (128 + SIGINT, as shells have it).
     case interrupted = 130
 }

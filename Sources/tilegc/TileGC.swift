@@ -13,7 +13,7 @@ struct TileGC: AsyncParsableCommand {
 
             Reports go to standard output, as text or with --json as JSON; messages and progress to standard error.
             Exit status: 0 done; 1 the check found something, or tiles could not be had; 64 usage; 66 no such cache or \
-            input; 74 input/output error or another process in the way; 130 interrupted.
+            input; 74 input/output error or another process in the way; 77 refused by a bucket's server; 130 interrupted.
             """,
         version: "tilegc \(LibraryVersion.text)",
         subcommands: [

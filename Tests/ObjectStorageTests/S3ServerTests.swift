@@ -14,49 +14,19 @@ import Darwin
 #endif
 
 /// The client against a real server, which `make check-s3` starts; it is named by the environment.
-@Suite(.timeLimit(.minutes(60)), .serialized, .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .serialized, .ownThreads, .onBucketServer)
 struct S3ServerTests {
-    private struct Server {
-        var url: String
-        var bucket: String
-        var access: String
-        var secret: String
-        /// Has the id of the process in front, which is started again when it has been killed.
-        var processFile: String?
-
-        /// The server; `nil`, with a word about it, where there is none.
-        static func named() -> Server? {
-            let environment = ProcessInfo.processInfo.environment
-            guard let url = environment["TILE_TEST_S3"] else {
-                print("skipped: no S3 server; `make check-s3` starts one (TILE_TEST_S3)")
-                return nil
-            }
-            return Server(
-                url: url, bucket: environment["TILE_TEST_S3_BUCKET"] ?? "tiles",
-                access: environment["TILE_TEST_S3_ACCESS_KEY"] ?? "",
-                secret: environment["TILE_TEST_S3_SECRET_KEY"] ?? "",
-                processFile: environment["TILE_TEST_S3_PID"])
-        }
-
-        var process: pid_t? {
-            guard let processFile, let text = try? String(contentsOfFile: processFile, encoding: .utf8) else {
-                return nil
-            }
-            return pid_t(text)
-        }
-    }
-
     /// A prefix of this test's own, so that one server can serve it twice.
     private let prefix = "test-\(UUID().uuidString)/"
 
     private func withServer(
-        _ server: Server? = Server.named(), bucket: String? = nil, secret: String? = nil,
+        _ server: BucketServer? = BucketServer.named(), bucket: String? = nil, secret: String? = nil,
         now: @escaping @Sendable () -> Timestamp = { Timestamp(Date()) }, limits: (inout S3Limits) -> Void = { _ in },
         _ body: (S3Client, any EventLoop) async throws -> Void
     ) async throws {
         guard let server else { return }
         try await withClient(
-            server.url, bucket: bucket ?? server.bucket, access: server.access, secret: secret ?? server.secret,
+            server.url, bucket: bucket ?? server.bucket, access: server.accessKey, secret: secret ?? server.secretKey,
             token: nil,
             now: now, limits: limits, body)
     }
@@ -178,9 +148,8 @@ struct S3ServerTests {
             let error = try await failure {
                 _ = try await client.send(.put(prefix + "k", ByteBuffer(string: "tile"), digest: other))
             }
-            #expect(
-                error?.code == .refused && error?.serverCode == "XAmzContentSHA256Mismatch",
-                "\(String(describing: error))")
+            // Servers name it differently.
+            #expect(error?.code == .refused, "\(String(describing: error))")
             #expect(try await client.send(.get(prefix + "k")).isMissing)
         }
     }
@@ -218,7 +187,7 @@ struct S3ServerTests {
     // MARK: A server that is killed or stopped
 
     @Test func survivesAServerThatIsKilledInMidAnswer() async throws {
-        guard let server = Server.named(), let process = server.process else { return }
+        guard let server = BucketServer.named(), let process = server.process else { return }
         let key = prefix + "large"
         try await withServer(server, limits: { $0.objectBytes = 64 << 20 }) { client, loop async throws in
             let bytes = ByteBuffer(repeating: 7, count: 48 << 20)
@@ -246,7 +215,7 @@ struct S3ServerTests {
     }
 
     @Test func timesOutWhileTheServerIsStopped() async throws {
-        guard let server = Server.named(), let process = server.process else { return }
+        guard let server = BucketServer.named(), let process = server.process else { return }
         let key = prefix + "k"
         try await withServer(server) { client, _ in _ = try await client.send(.put(key, ByteBuffer(string: "tile"))) }
         #expect(kill(process, SIGSTOP) == 0)

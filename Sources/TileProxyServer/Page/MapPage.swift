@@ -125,6 +125,9 @@ struct MapPage: Sendable {
             <p id="latency-note">&nbsp;</p></section>
           <section class="card"><h2>Evicted blobs</h2><strong id="evicted">–</strong>
             <p id="evicted-note">&nbsp;</p></section>
+          <section id="shared" class="card wide" hidden><h2>Shared bucket</h2>
+            <div class="keys"><span class="key is-fresh">hit</span><span class="key is-negative">miss</span>
+              <span class="key is-missing">error</span></div></section>
           <section class="card wide"><h2>Sources</h2>
             <div class="keys"><span class="key is-fresh">hit</span><span class="key is-stale">stale</span>
               <span class="key is-again">confirmed by 304</span><span class="key is-negative">from origin</span>

@@ -110,9 +110,59 @@ extension MapPage {
             text('saved-note', number(confirmed) + ' tiles not sent again');
             text('latency', time(count ? sum / count : null));
             text('latency-note', '95 of 100 within ' + time(slow));
+            shared(stats.shared);
             sources(stats);
             text('about', 'tileproxy ' + stats.version + ' · up ' + span(stats.uptime)
               + (stats.notStored ? ' · ' + number(stats.notStored) + ' tiles could not be stored: see the log' : ''));
+          }
+
+          // A title with a figure, a bar of parts, and a list of cells.
+          function block(title, marks, names) {
+            const row = { box: make('div', undefined, 'source'), title: make('b', title), ratio: make('em'),
+              parts: {}, cells: {} };
+            const head = make('div');
+            head.append(row.title, row.ratio);
+            const bar = make('div', undefined, 'bar');
+            for (const [part, mark] of marks) {
+              row.parts[part] = make('span', undefined, 'is-' + mark);
+              bar.append(row.parts[part]);
+            }
+            const list = make('dl');
+            for (const name of names) {
+              const cell = make('div');
+              row.cells[name] = make('dd');
+              cell.append(make('dt', name), row.cells[name]);
+              list.append(cell);
+            }
+            row.box.append(head, bar, list);
+            return row;
+          }
+          function fillBar(row, figures) {
+            const total = Object.keys(row.parts).reduce((sum, part) => sum + figures[part], 0);
+            for (const part in row.parts) row.parts[part].style.width = total ? (100 * figures[part]) / total + '%' : '0';
+          }
+
+          // Only of a proxy that shares a bucket with others.
+          let bucket = null;
+          function shared(figures) {
+            $('shared').hidden = !figures;
+            if (!figures) return;
+            const names = ['hits', 'misses', 'errors', 'stores', 'dropped', 'waiting'];
+            if (!bucket) {
+              bucket = block('', [['hits', 'fresh'], ['misses', 'negative'], ['errors', 'missing']], names);
+              bucket.title.id = 'shared-state';
+              $('shared').append(bucket.box);
+            }
+            fillBar(bucket, figures);
+            const isOpen = figures.state === 'open', looks = figures.hits + figures.misses;
+            bucket.title.className = isOpen ? 'live off' : 'live';
+            text('shared-state', isOpen ? 'open: it is left alone'
+              : 'ok' + (figures.mean == null ? '' : ' · answers in ' + time(figures.mean)));
+            bucket.ratio.textContent = percent(looks ? figures.hits / looks : null);
+            for (const name of names) {
+              bucket.cells[name].dataset.figure = name;
+              bucket.cells[name].textContent = number(figures[name]);
+            }
           }
 
           const rows = new Map();
@@ -120,29 +170,13 @@ extension MapPage {
             for (const s of stats.sources) {
               let row = rows.get(s.name);
               if (!row) {
-                row = { box: make('div', undefined, 'source'), parts: {}, cells: {} };
-                const head = make('div');
-                row.ratio = make('em');
-                head.append(make('b', s.title), row.ratio);
-                const bar = make('div', undefined, 'bar');
-                for (const [part, mark] of [['hits', 'fresh'], ['stale', 'stale'], ['revalidated', 'again'],
-                  ['misses', 'negative'], ['errors', 'missing']]) {
-                  row.parts[part] = make('span', undefined, 'is-' + mark);
-                  bar.append(row.parts[part]);
-                }
-                const list = make('dl');
-                for (const name of ['requests', 'origin', 'latency', 'from origin', 'stored', 'errors']) {
-                  const cell = make('div');
-                  row.cells[name] = make('dd');
-                  cell.append(make('dt', name), row.cells[name]);
-                  list.append(cell);
-                }
-                row.box.append(head, bar, list);
+                row = block(s.title, [['hits', 'fresh'], ['stale', 'stale'], ['revalidated', 'again'],
+                  ['misses', 'negative'], ['errors', 'missing']],
+                  ['requests', 'origin', 'latency', 'from origin', 'stored', 'errors']);
                 rows.set(s.name, row);
                 $('sources').append(row.box);
               }
-              const total = s.hits + s.stale + s.revalidated + s.misses + s.errors;
-              for (const part in row.parts) row.parts[part].style.width = total ? (100 * s[part]) / total + '%' : '0';
+              fillBar(row, s);
               row.ratio.textContent = s.local ? 'local files' : percent(s.hitRatio);
               const set = (name, value) => { row.cells[name].textContent = value; };
               set('requests', number(s.requests));

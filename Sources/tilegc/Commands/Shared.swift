@@ -59,7 +59,7 @@ struct BucketArgument: ParsableArguments {
                 credentials, certificateAuthorities: certificateAuthorities, request: request,
                 now: CacheClock.system.now
             ) { client in try await body(client, address.names) }
-        } catch let error as S3Error { throw Failure(.inputOutput, error.message) }
+        } catch let error as S3Error { throw Failure(error) }
     }
 
     /// What adds marks.
@@ -201,6 +201,17 @@ struct SweepShared: AsyncParsableCommand {
             if figures.wasStopped, Interrupt.isRequested {
                 throw Failure(.interrupted, "interrupted: what was deleted so far is; run it again for the rest")
             }
+        }
+    }
+}
+
+extension Failure {
+    /// Why a bucket did not do what it was asked.
+    fileprivate init(_ error: S3Error) {
+        switch error.code {
+        case .refused, .clock: self.init(.refused, error.message)
+        case .missingBucket: self.init(.noInput, error.message)
+        default: self.init(.inputOutput, error.message)
         }
     }
 }

@@ -19,38 +19,16 @@ import Darwin
 #endif
 
 /// Two proxies and a bucket of a real server, which `make check-s3` starts; it is named by the environment.
-@Suite(.timeLimit(.minutes(60)), .serialized)
+@Suite(.timeLimit(.minutes(60)), .serialized, .onBucketServer)
 struct SharedServerTests {
-    private struct Server {
-        let url: String
-        let environment = ProcessInfo.processInfo.environment
-
-        init?() {
-            guard let url = ProcessInfo.processInfo.environment["TILE_TEST_S3"] else {
-                print("skipped: no S3 server; `make check-s3` starts one (TILE_TEST_S3)")
-                return nil
-            }
-            self.url = url
-        }
-
-        func client() throws -> S3Client {
-            var limits = S3Limits()
-            // On a busy machine nothing fails for want of time.
-            (limits.connect, limits.request) = (.hours(1), .hours(1))
-            return S3Client(
-                try S3Bucket(endpoint: url, name: environment["TILE_TEST_S3_BUCKET"] ?? "tiles", region: "us-east-1"),
-                try S3Credentials(
-                    accessKey: environment["TILE_TEST_S3_ACCESS_KEY"] ?? "",
-                    secretKey: environment["TILE_TEST_S3_SECRET_KEY"] ?? ""), limits: limits,
-                group: MultiThreadedEventLoopGroup.singleton, tls: nil, now: { Timestamp(Date()) })
-        }
-
-        /// Stops the server's process, or lets it go on.
-        func signal(_ number: Int32) throws {
-            let file = try #require(environment["TILE_TEST_S3_PID"])
-            let id = try #require(pid_t(try String(contentsOfFile: file, encoding: .utf8)))
-            #expect(kill(id, number) == 0)
-        }
+    /// A client that has all the time in the world: on a busy machine nothing fails for want of it.
+    private func client(_ server: BucketServer, bucket: String? = nil) throws -> S3Client {
+        var limits = S3Limits()
+        (limits.connect, limits.request) = (.hours(1), .hours(1))
+        return S3Client(
+            try S3Bucket(endpoint: server.url, name: bucket ?? server.bucket, region: "us-east-1"),
+            try S3Credentials(accessKey: server.accessKey, secretKey: server.secretKey), limits: limits,
+            group: MultiThreadedEventLoopGroup.singleton, tls: nil, now: { Timestamp(Date()) })
     }
 
     private static func tile(_ request: HTTPRequest) -> TileLab.Answer {
@@ -59,17 +37,18 @@ struct SharedServerTests {
     }
 
     /// Runs a test with two proxies below a prefix of their own, whose clocks are not the bucket's.
-    private func withTwo(_ body: (Server, S3Client, TileLab, TileLab, SourceConfiguration) async throws -> Void)
-        async throws
-    {
-        guard let server = Server() else { return }
-        let client = try server.client()
+    private func withTwo(
+        bucket: (BucketServer) -> String? = { $0.bucket }, timeout: Duration = .seconds(3600),
+        _ body: (BucketServer, S3Client, TileLab, TileLab, SourceConfiguration) async throws -> Void
+    ) async throws {
+        guard let server = BucketServer.named(), let bucket = bucket(server) else { return }
+        let client = try client(server, bucket: bucket)
         // Names of sources tell tests of one bucket apart.
         let name = "s" + UUID().uuidString.prefix(8).lowercased()
         let source = try SourceConfiguration(argument: "\(name)=https://tiles.example/{z}/{x}/{y}.png")
         let origin: @Sendable (HTTPRequest) async throws -> TileLab.Answer = { Self.tile($0) }
-        let a = try await TileLab([source], bucket: client, timeout: .seconds(3600), origin: origin)
-        let b = try await TileLab([source], bucket: client, timeout: .seconds(3600), origin: origin)
+        let a = try await TileLab([source], bucket: client, timeout: timeout, origin: origin)
+        let b = try await TileLab([source], bucket: client, timeout: timeout, origin: origin)
         let result: Result<Void, any Error>
         do {
             for lab in [a, b] { await lab.readSharedIndex() }
@@ -83,6 +62,15 @@ struct SharedServerTests {
 
     private func isWritten(_ lab: TileLab) async {
         while lab.shared?.figures.waiting != 0 { await Task.yield() }
+    }
+
+    /// The same after failures, when writes rest for as long as the lab's clock says.
+    private func isWrittenOrDropped(_ lab: TileLab) async {
+        for _ in 0..<60 where lab.shared?.figures.waiting != 0 {
+            lab.clock.advance(seconds: 1)
+            await lab.readSharedIndex()
+        }
+        await isWritten(lab)
     }
 
     @Test func aPyramidIsServedByTheOtherWithTheOriginSwitchedOff() async throws {
@@ -175,9 +163,10 @@ struct SharedServerTests {
     /// The server accepts connections and says nothing.
     @Test func aFrozenServerLosesNoAnswer() async throws {
         try await withTwo { server, _, a, _, source in
-            guard server.environment["TILE_TEST_S3_PID"] != nil else { return }
+            guard server.process != nil else { return }
+            let patient = try client(server)
             let quick = try await TileLab(
-                [source], bucket: server.client(), timeout: .milliseconds(20), origin: { Self.tile($0) })
+                [source], bucket: patient, timeout: .milliseconds(20), origin: { Self.tile($0) })
             await quick.readSharedIndex()
             try server.signal(SIGSTOP)
             for x in 0..<8 {
@@ -189,6 +178,137 @@ struct SharedServerTests {
             try server.signal(SIGCONT)
             _ = try await a.get("/tiles/\(source.name)/3/0/2")
             try await quick.end()
+            await patient.shutdown()
+        }
+    }
+
+    // MARK: Under load
+
+    /// Asks a proxy for all tiles of zooms 4 and 5, eight at a time, and does something while they are under way.
+    ///
+    /// - Parameter midway: Called once some of them have been answered.
+    private func load(
+        _ lab: TileLab, _ name: SourceName, columns: Range<Int> = 0..<32,
+        midway: @escaping @Sendable () async throws -> Void
+    ) async throws {
+        let answered = Locked(0)
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            var begun = 0
+            for x in columns {
+                for y in 0..<8 {
+                    if begun >= 8 { try await group.next() }
+                    begun += 1
+                    group.addTask {
+                        let answer = try await lab.get("/tiles/\(name)/5/\(x)/\(y)")
+                        #expect(answer.status == 200 && answer.body == TileLab.png("tile /5/\(x)/\(y).png"))
+                        answered.withLock { $0 += 1 }
+                    }
+                    if begun == 64 { group.addTask { try await midway() } }
+                }
+            }
+            try await group.waitForAll()
+        }
+        #expect(answered.withLock { $0 } == columns.count * 8)
+    }
+
+    /// A bucket that takes no more is read on, and its refusals cost nobody an answer.
+    @Test func aFullBucketIsReadOn() async throws {
+        try await withTwo(bucket: { $0.full?.bucket }) { server, client, a, b, source in
+            let full = try #require(server.full)
+            // What an earlier run has left.
+            let left = try await client.send(.list()).items.map(\.key)
+            if !left.isEmpty { #expect(try await client.send(.deleteObjects(left)) == []) }
+            for x in 0..<full.count {
+                _ = try await a.get("/tiles/\(source.name)/4/\(x)/0")
+                await isWritten(a)
+            }
+            #expect(a.shared?.figures.stores == full.count && a.shared?.figures.dropped == 0)
+            // Fewer than the failures in a row after which it is left alone.
+            for x in 0..<Breaker.mostFailures {
+                let answer = try await a.get("/tiles/\(source.name)/4/\(x)/1")
+                #expect(answer.status == 200)
+                if x < Breaker.mostFailures - 1 { await isWritten(a) }
+            }
+            while a.shared?.figures.dropped ?? 0 < Breaker.mostFailures { await Task.yield() }
+            #expect(a.shared?.figures.stores == full.count)
+            #expect(a.shared?.figures.isOpen == false, "only writes rest")
+            b.origin.become { _ in throw CancellationError() }
+            for x in 0..<full.count {
+                let answer = try await b.get("/tiles/\(source.name)/4/\(x)/0")
+                #expect(answer.status == 200 && answer.body == TileLab.png("tile /4/\(x)/0.png"))
+            }
+            #expect(b.origin.count == 0 && b.shared?.figures.hits == full.count)
+            let all = try await client.send(.list()).items.map(\.key)
+            #expect(all.count == full.count)
+            #expect(try await client.send(.deleteObjects(all)) == [])
+        }
+    }
+
+    @Test func aServerThatIsKilledUnderLoadLosesNoAnswer() async throws {
+        try await withTwo { server, _, a, b, source in
+            guard server.process != nil else { return }
+            try await load(a, source.name) { try await server.killAndWait() }
+            await isWrittenOrDropped(a)
+            let figures = try #require(a.shared?.figures)
+            #expect(figures.stores + figures.dropped == 256)
+            #expect(a.origin.count == 256, "no tile is asked for twice")
+            // The other one has from the bucket what was stored, and from the origin the rest.
+            try await load(b, source.name) { try await server.killAndWait() }
+            let found = try #require(b.shared?.figures)
+            #expect(found.hits <= figures.stores && b.origin.count == 256 - found.hits)
+        }
+    }
+
+    /// The server accepts connections and says nothing: a few looks wait for it, then none.
+    @Test func aServerThatFreezesUnderLoadCostsAFewLooks() async throws {
+        try await withTwo { server, _, a, _, source in
+            guard server.process != nil else { return }
+            let patient = try client(server)
+            let quick = try await TileLab(
+                [source], bucket: patient, timeout: .seconds(5), origin: { Self.tile($0) })
+            await quick.readSharedIndex()
+            var result = Result<Void, any Error>.success(())
+            do { try await load(quick, source.name) { try server.signal(SIGSTOP) } } catch { result = .failure(error) }
+            let figures = quick.shared?.figures
+            try server.signal(SIGCONT)
+            try result.get()
+            #expect(quick.origin.count == 256 - (figures?.hits ?? 0))
+            // Eight are under way at a time, some of them when the fifth fails. The clock stands still, so that
+            // nothing is tried again.
+            #expect(figures?.isOpen == true && figures?.errors ?? .max <= Breaker.mostFailures + 8 + 32)
+            _ = try await a.get("/tiles/\(source.name)/3/0/2")
+            try await quick.end()
+            await patient.shutdown()
+        }
+    }
+
+    /// Objects become garbage, half of themselves, or each other's while they are read.
+    @Test func objectsThatAreDamagedUnderLoadAreNotServed() async throws {
+        try await withTwo { _, client, a, b, source in
+            let name = source.name
+            try await load(a, name) {}
+            await isWritten(a)
+            #expect(a.shared?.figures.stores == 256)
+            let shared = try #require(source.sharedSource)
+            try await load(b, name) {
+                for x in 16..<32 {
+                    for y in 0..<8 {
+                        let names = ObjectNames(prefix: "")
+                        let key = try TileKey("\(name)/5/\(x)/\(y)")
+                        let object = try #require(names.name(of: key, shared, .first))
+                        guard case .object(let whole) = try await client.send(.get(object)) else { continue }
+                        var bytes = whole.bytes
+                        switch (x + y) % 3 {
+                        case 0: bytes.moveWriterIndex(to: bytes.writerIndex / 2)
+                        case 1: bytes.setInteger(UInt8(0xFF), at: bytes.writerIndex - 1)
+                        default: bytes = ByteBuffer(string: "<html>")
+                        }
+                        _ = try await client.send(.put(object, bytes, metadata: whole.metadata))
+                    }
+                }
+            }
+            let figures = try #require(b.shared?.figures)
+            #expect(figures.hits + figures.errors == 256 && b.origin.count == figures.errors)
         }
     }
 }
