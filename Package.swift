@@ -192,6 +192,8 @@ if tools {
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
+                .product(name: "NIOSSL", package: "swift-nio-ssl"),
+                .product(name: "NIOTLS", package: "swift-nio"),
             ],
             swiftSettings: settings),
         .target(
@@ -303,6 +305,7 @@ if tools {
             name: "tileproxy",
             dependencies: [
                 .target(name: "CMalloc", condition: .when(platforms: [.linux])),
+                "HTTPListener",
                 "TileProxyServer",
                 "TileStore",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
@@ -396,6 +399,8 @@ if tools {
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOEmbedded", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
+                .product(name: "NIOSSL", package: "swift-nio-ssl"),
+                .product(name: "NIOTLS", package: "swift-nio"),
             ],
             swiftSettings: settings),
         .testTarget(

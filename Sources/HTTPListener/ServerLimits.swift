@@ -14,6 +14,8 @@ package struct ServerLimits: Sendable {
     package var connections = 16384
     /// How long a connection may wait for its next request.
     package var idle = TimeAmount.seconds(75)
+    /// How long a client may take to agree on encryption.
+    package var handshake = TimeAmount.seconds(10)
     /// How long a request's head may take from its first byte.
     package var head = TimeAmount.seconds(15)
     /// How long a request's body may pause.
