@@ -4,7 +4,7 @@ SHELL := /bin/bash
 export TILECACHE_TOOLS := 1
 STRICT := TILECACHE_STRICT=1 SCRATCH=.build-strict
 
-.PHONY: help setup build run serve test lint check-imports check-model check-format check-s3 check-readme check-page check-mapkit check-app \
+.PHONY: help setup build run serve test lint check-imports check-model check-format check-s3 check-http2 check-readme check-page check-mapkit check-app \
 	test-apple build-apple bench check-instructions bench-proxy soak-proxy tsan docs clean
 
 help: ## lists the targets
@@ -54,6 +54,9 @@ check-format: setup ## compares tilegc with a reader written from the format's d
 check-s3: setup ## runs the tests of the S3 client, and of proxies on one bucket, against a real server (OpenStack Swift, from PyPI)
 	$(STRICT_BUILD)
 	@$(STRICT) Scripts/s3-server.py Scripts/run-tests.sh --filter "ObjectStorageTests|SharedServerTests"
+
+check-http2: setup ## checks tileproxy's TLS and HTTP/2 with an independent client (h2, from PyPI)
+	@Scripts/check-http2.sh
 
 check-readme: setup ## runs the commands and the example of README.md
 	@Scripts/check-readme.sh

@@ -1,6 +1,6 @@
 import NIOCore
 
-/// A client's connection as its event loop sees it, in its handshake or after it.
+/// A client's connection as its event loop sees it, whatever is spoken on it.
 protocol ClientConnection: AnyObject {
     /// How much memory its buffers take.
     var buffered: BufferedBytes { get }

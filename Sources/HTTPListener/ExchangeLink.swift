@@ -1,7 +1,7 @@
 import HTTPTypes
 import NIOCore
 
-/// What an exchange sends its response through.
+/// What an exchange sends its response through: a connection of HTTP/1.1, or a stream of HTTP/2.
 protocol ExchangeLink: AnyObject {
     /// Whether more can be sent without piling it up.
     var isWritable: Bool { get }

@@ -153,8 +153,11 @@ package final class HTTPServer: Sendable {
                         return
                     }
                     let edge = TLSEdge()
-                    let handshake = TLSHandshake(loop: part.loop, edge: edge, failures: failures) { _ in
-                        [HTTPConnection(loop: part.loop, responder: part.responder, tls: edge)]
+                    let handshake = TLSHandshake(loop: part.loop, edge: edge, failures: failures) { agreed in
+                        if agreed == "h2" {
+                            return HTTP2Connection.handlers(loop: part.loop, responder: part.responder, edge: edge)
+                        }
+                        return [HTTPConnection(loop: part.loop, responder: part.responder, tls: edge)]
                     }
                     try pipeline.addHandlers([edge, tls.handler(), handshake])
                 }

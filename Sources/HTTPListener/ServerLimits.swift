@@ -41,6 +41,18 @@ package struct ServerLimits: Sendable {
     package var pipelinedBytes = 16 << 10
     /// Bytes that are read from a client at a time.
     package var readBytes = 16 << 10
+    /// Requests at once on a connection of HTTP/2.
+    package var streams = 100
+    /// Bytes of a body in HTTP/2 that a client may send before they are asked for.
+    package var streamWindow = 64 << 10
+    /// Requests that a client of HTTP/2 may take back in ``resetsWindow``: a map that is moved quickly takes back many.
+    package var resets = 400
+    package var resetsWindow = TimeAmount.seconds(5)
+    /// PING, SETTINGS and PRIORITY frames in ``controlFramesWindow``.
+    package var controlFrames = 300
+    package var controlFramesWindow = TimeAmount.seconds(30)
+    /// WINDOW_UPDATE frames beyond the two that each piece of an answer may have.
+    package var windowUpdates = 4096
     /// How often connections are looked at for the times above.
     package var sweep = TimeAmount.seconds(1)
 

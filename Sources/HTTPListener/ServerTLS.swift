@@ -40,7 +40,7 @@ package final class ServerTLS: Sendable {
     private let identity: NIOLockedValueBox<Identity>
 
     /// The protocols that a server offers, the best first.
-    private static let protocols = ["http/1.1"]
+    private static let protocols = ["h2", "http/1.1"]
 
     /// Larger files are no certificates.
     private static let largestFile = 1 << 20
