@@ -312,6 +312,19 @@ struct HTTP2Tests {
     }
 
     @Test
+    func whatWasWrittenGoesOutBeforeTheConnectionIsClosed() throws {
+        let dam = Dam()
+        let client = try HTTP2Client(dam: dam)
+        try client.request(1)
+        _ = client.loop.drain(on: client.channel.eventLoop)
+        client.connection?.check(at: .now() + .seconds(2))
+        client.channel.embeddedEventLoop.run()
+        #expect(client.channel.isActive && dam.waiting > 0)
+        dam.open()
+        #expect(!client.channel.isActive)
+    }
+
+    @Test
     func anIdleConnectionIsClosedWithAGoodbyeAndPingsDoNotKeepItOpen() throws {
         let client = try HTTP2Client()
         #expect(try client.ask(1).status == 200)

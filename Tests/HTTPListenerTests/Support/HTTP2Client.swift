@@ -2,6 +2,7 @@ import HTTPCaching
 import NIOCore
 import NIOEmbedded
 import NIOHPACK
+import TileCacheTesting
 
 @testable import HTTPListener
 
@@ -40,6 +41,7 @@ final class HTTP2Client {
 
     init(
         limits: ServerLimits = ServerLimits(), observer: (any ExchangeObserver)? = nil, speaks: Bool = true,
+        dam: Dam? = nil,
         answer: @escaping TestResponder.Answer = { _, _, _ in nil },
         respond: @escaping TestResponder.Respond = TestResponder.echo
     ) throws {
@@ -50,6 +52,7 @@ final class HTTP2Client {
             loop: loop, responder: TestResponder(answer: answer, respond: respond), edge: edge)
         connection = handlers.last as? HTTP2Connection
         try channel.connect(to: SocketAddress(ipAddress: "127.0.0.1", port: 1)).wait()
+        if let dam { try channel.pipeline.syncOperations.addHandler(dam) }
         try channel.pipeline.syncOperations.addHandlers([edge] + handlers)
         if speaks {
             send(bytes: Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8))
