@@ -4,7 +4,7 @@ SHELL := /bin/bash
 export TILECACHE_TOOLS := 1
 STRICT := TILECACHE_STRICT=1 SCRATCH=.build-strict
 
-.PHONY: help setup build run serve test lint check-imports check-model check-format check-s3 check-s3-ceph check-readme check-page check-mapkit check-app \
+.PHONY: help setup build run serve test lint check-imports check-model check-format check-s3 check-s3-ceph check-http2 check-readme check-page check-mapkit check-app \
 	test-apple build-apple bench check-instructions bench-proxy bench-fleet soak-proxy tsan docs clean
 
 help: ## lists the targets
@@ -62,6 +62,9 @@ check-s3: setup ## runs the tests of the S3 client, and of proxies on one bucket
 check-s3-ceph: setup ## the same against Ceph's RADOS gateway, where that is installed
 	$(STRICT_BUILD)
 	@$(STRICT) Scripts/s3-server.py --ceph --if-available $(S3_TESTS)
+
+check-http2: setup ## checks tileproxy's TLS and HTTP/2 with an independent client (h2, from PyPI)
+	@Scripts/check-http2.sh
 
 check-readme: setup ## runs the commands and the example of README.md
 	@Scripts/check-readme.sh

@@ -37,7 +37,7 @@ package final class Exchange: @unchecked Sendable {
     }
     @exclusivity(unchecked) private var hasClientEnded = false
 
-    weak var connection: HTTPConnection?
+    weak var link: (any ExchangeLink)?
     let startedAt: NIODeadline
     @exclusivity(unchecked) private(set) var response = ResponseState.notStarted
     @exclusivity(unchecked) private(set) var status = 0
@@ -62,14 +62,14 @@ package final class Exchange: @unchecked Sendable {
 
     init(
         head: RequestHead, eventLoop: any EventLoop, client: SocketAddress?, time: LoopTime, startedAt: NIODeadline,
-        connection: HTTPConnection
+        link: any ExchangeLink
     ) {
         self.head = head
         self.eventLoop = eventLoop
         self.client = client
         self.time = time
         self.startedAt = startedAt
-        self.connection = connection
+        self.link = link
     }
 
     /// Whether the client still waits for something.
@@ -77,33 +77,27 @@ package final class Exchange: @unchecked Sendable {
     /// Whether the response's head has been sent.
     package var hasStarted: Bool { response != .notStarted }
     /// Whether more can be sent without piling it up.
-    package var isWritable: Bool { connection?.isWritable ?? false }
+    package var isWritable: Bool { link?.isWritable ?? false }
 
     /// Asks for the next part of the request's body; until it is asked for, the client is kept waiting.
     ///
     /// A client that waits for `100 Continue` gets it with the first call.
     package func nextBodyPart(_ body: @escaping (BodyPart) -> Void) {
         eventLoop.preconditionInEventLoop()
-        guard let connection, isOpen else {
+        guard let link, isOpen else {
             body(.failed)
             return
         }
-        connection.demand(body)
+        link.demand(body)
     }
 
     /// Calls the body once more can be sent, or never if the client goes away.
-    package func whenWritable(_ body: @escaping () -> Void) { connection?.notifyWhenWritable(body) }
+    package func whenWritable(_ body: @escaping () -> Void) { link?.notifyWhenWritable(body) }
 
     /// Sends a 1xx response; nothing to HTTP/1.0 clients, who know none.
     package func sendInterim(_ response: HTTPResponse) {
-        guard self.response == .notStarted, head.isHTTP11, (102...199).contains(response.status.code),
-            let connection
-        else { return }
-        var buffer = connection.buffer(256)
-        buffer.writeStatusLine(response.status.code, reason: response.status.reasonPhrase)
-        for field in response.headerFields where !isFraming(field.name) { buffer.writeField(field) }
-        buffer.writeStaticString("\r\n")
-        connection.send(buffer, flush: true)
+        guard self.response == .notStarted, head.isHTTP11, (102...199).contains(response.status.code) else { return }
+        link?.sendInterim(response)
     }
 
     /// Sends the response's head.
@@ -114,66 +108,30 @@ package final class Exchange: @unchecked Sendable {
     /// - Parameter length: The body's length, if it is known. To HEAD and in a 304 it is what a GET would have given;
     ///   nothing is written without it.
     package func send(_ response: HTTPResponse, length: Int64?) {
-        guard self.response == .notStarted, let connection else { return }
+        guard self.response == .notStarted, let link else { return }
         status = response.status.code
         let isEmpty = head.method == .head || isBodiless(status)
-        let framing: Framing =
-            isEmpty ? .none : length.map { .length($0) } ?? (head.isHTTP11 ? .chunked : .untilClose)
-        if framing == .untilClose { (connection.mustClose, connection.isCloseDelimited) = (true, true) }
-        var buffer = connection.buffer(1024)
-        buffer.writeStatusLine(status, reason: response.status.reasonPhrase)
-        if !response.headerFields.contains(.date) { time.writeDate(into: &buffer) }
-        for field in response.headerFields where !isFraming(field.name) { buffer.writeField(field) }
-        if let length, status >= 200, status != 204 { buffer.writeField("Content-Length: ", Int(clamping: length)) }
-        if framing == .chunked { buffer.writeStaticString("Transfer-Encoding: chunked\r\n") }
-        buffer.writeConnection(keepAlive: connection.willKeepAlive, isHTTP11: head.isHTTP11)
-        buffer.writeStaticString("\r\n")
-        self.response = .body(framing)
-        connection.send(buffer, flush: false)
+        self.response = .body(link.sendHead(response, length: length, isEmpty: isEmpty, to: head))
     }
 
     /// Sends a part of the response's body; dropped where the response has none.
     package func send(_ bytes: ByteBuffer) {
-        guard case .body(let framing) = response, framing != .none, bytes.readableBytes > 0, let connection else {
-            return
-        }
+        guard case .body(let framing) = response, framing != .none, bytes.readableBytes > 0, let link else { return }
         sentBytes += bytes.readableBytes
-        guard framing == .chunked else {
-            connection.send(part: bytes)
-            return
-        }
-        guard bytes.readableBytes >= SmallWrites.size else {
-            var chunk = connection.buffer(bytes.readableBytes + 16)
-            chunk.writeChunk(bytes)
-            connection.send(part: chunk)
-            return
-        }
-        var line = connection.buffer(24)
-        line.writeChunkSize(bytes.readableBytes)
-        connection.send(line, flush: false)
-        connection.send(bytes, flush: false)
-        var end = connection.buffer(2)
-        end.writeStaticString("\r\n")
-        connection.send(end, flush: true)
+        link.sendPart(bytes, framing)
     }
 
     /// Ends the response; trailers go out where the framing has a place for them.
     package func finish(trailers: HTTPFields? = nil) {
-        guard case .body(let framing) = response, let connection else { return }
+        guard case .body(let framing) = response, let link else { return }
         if case .length(let length) = framing, Int64(sentBytes) != length {
             abort()
             return
         }
-        if framing == .chunked {
-            var buffer = connection.buffer(64)
-            buffer.writeStaticString("0\r\n")
-            if let trailers { for field in trailers where !isFraming(field.name) { buffer.writeField(field) } }
-            buffer.writeStaticString("\r\n")
-            connection.send(buffer, flush: false)
-        }
+        link.sendEnd(trailers, framing)
         response = .finished
         whenGone = nil
-        connection.exchangeFinished()
+        link.exchangeFinished()
     }
 
     /// Breaks the response off so that the client sees it is not complete.
@@ -181,7 +139,7 @@ package final class Exchange: @unchecked Sendable {
         guard isOpen else { return }
         response = .gone
         whenGone = nil
-        connection?.abort()
+        link?.abort()
     }
 
     /// Sends a whole response with a body in memory.
@@ -214,16 +172,5 @@ package final class Exchange: @unchecked Sendable {
         guard isOpen, !hasClientEnded else { return }
         hasClientEnded = true
         whenClientHasEnded?()
-    }
-
-    private func isFraming(_ name: HTTPField.Name) -> Bool {
-        let name = name.canonicalName
-        // Most names have another length than these.
-        return switch name.utf8.count {
-        case 10: name == "connection" || name == "keep-alive"
-        case 14: name == "content-length"
-        case 17: name == "transfer-encoding"
-        default: false
-        }
     }
 }

@@ -88,10 +88,10 @@ extension HTTPConnection {
         bodyDemand = nil
         keepAlive = false
         if !exchange.hasStarted, let violation {
-            write(refusal(violation))
+            write(loop.refusal(violation))
             exchange.clientIsGone()
             demand?(.failed)
-            report(exchange, status: violation.status)
+            loop.report(exchange, status: violation.status)
             phase = .head
             finishConnection(drains: true)
         } else {

@@ -32,6 +32,7 @@ extension HTTPConnection {
                 if case .success = result { bound.value.isCloseDelimited = false }
                 channel.close(promise: nil)
             }
+            resumeReading()
             return
         }
         phase = .lingering
@@ -61,7 +62,7 @@ extension HTTPConnection {
 
     /// Closes at once, so that the client sees that the response is not complete.
     func abort() {
-        if case .exchange(let exchange) = phase { report(exchange) }
+        if case .exchange(let exchange) = phase { loop.report(exchange) }
         phase = .closed
         flushIfNeeded()
         closeIncomplete()
@@ -70,9 +71,13 @@ extension HTTPConnection {
     /// Closes though not everything is out.
     ///
     /// To a client that takes the end of the connection for the end of the body (RFC 9112 §6.3), an orderly end says that
-    /// it has all of it. Only a reset says otherwise.
+    /// it has all of it. Only a reset says otherwise, or an end of TLS without its goodbye.
     func closeIncomplete() {
         guard let context else { return }
+        if let tls {
+            tls.close()
+            return
+        }
         if isCloseDelimited {
             _ = (context.channel as? any SocketOptionProvider)?.setSoLinger(linger(l_onoff: 1, l_linger: 0))
         }
@@ -87,7 +92,7 @@ extension HTTPConnection {
             bodyDemand = nil
             exchange.clientIsGone()
             demand?(.failed)
-            report(exchange)
+            loop.report(exchange)
         }
         phase = .closed
         writableCallbacks = []

@@ -87,24 +87,9 @@ extension HTTPConnection {
 
     func refuse(_ violation: Violation, _ output: inout ByteBuffer) {
         loop.refusals?.refused(status: violation.status, from: context?.channel.remoteAddress)
-        output.writeImmutableBuffer(refusal(violation))
+        output.writeImmutableBuffer(loop.refusal(violation))
         write(output)
         output = ByteBuffer()
         finishConnection(drains: true)
-    }
-
-    func refusal(_ violation: Violation) -> ByteBuffer {
-        let words = "\(violation.reason)\n"
-        var buffer = ByteBuffer()
-        buffer.writeStatusLine(violation.status)
-        loop.time.writeDate(into: &buffer)
-        buffer.writeStaticString("Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n")
-        if violation.status == 405 {
-            buffer.writeStaticString("Allow: GET, HEAD, OPTIONS, POST, PUT, PATCH, DELETE\r\n")
-        }
-        buffer.writeField("Content-Length: ", words.utf8.count)
-        buffer.writeStaticString("\r\n")
-        buffer.writeString(words)
-        return buffer
     }
 }

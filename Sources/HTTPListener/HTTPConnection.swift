@@ -1,11 +1,12 @@
 import HTTPWire
 import NIOCore
+import NIOSSL
 
 /// One client's connection: bytes in, requests one after another, bytes out.
 ///
 /// While a request is under way nothing more is read than its body asks for, so a flood of pipelined requests waits in
 /// the client's own buffers. What is answered at once from one read goes out in one write.
-final class HTTPConnection: ChannelDuplexHandler {
+final class HTTPConnection: ChannelDuplexHandler, ClientConnection {
     typealias InboundIn = ByteBuffer
     typealias OutboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
@@ -30,6 +31,8 @@ final class HTTPConnection: ChannelDuplexHandler {
 
     let loop: LoopConnections
     private let responder: any Responder
+    /// What lies between it and the socket if the connection is encrypted.
+    let tls: TLSEdge?
     // Used on its event loop only; what is marked is read or replaced whole, and never held while other code runs: no
     // run-time exclusivity checks.
     @exclusivity(unchecked) var context: ChannelHandlerContext?
@@ -74,10 +77,11 @@ final class HTTPConnection: ChannelDuplexHandler {
     /// When the connection is closed though the client still sends, once the last answer has gone out.
     @exclusivity(unchecked) var lingersUntil: NIODeadline?
 
-    init(loop: LoopConnections, responder: any Responder) {
+    init(loop: LoopConnections, responder: any Responder, tls: TLSEdge? = nil) {
         self.loop = loop
         self.responder = responder
-        parser = RequestParser(limits: loop.limits)
+        self.tls = tls
+        parser = RequestParser(limits: loop.limits, isSecure: tls != nil)
         bodyPatience = Patience(loop.limits.bodyStall, rate: loop.limits.bodyRate)
         readPatience = Patience(loop.limits.writeStall, rate: loop.limits.readRate)
         deadline = .now() + loop.limits.head
@@ -105,7 +109,11 @@ final class HTTPConnection: ChannelDuplexHandler {
         context.fireChannelInactive()
     }
 
-    func errorCaught(context: ChannelHandlerContext, error: any Error) { closeIncomplete() }
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        // The end of input follows, with or without TLS's goodbye: each message says where it ends.
+        if case .some(.uncleanShutdown) = error as? NIOSSLError { return }
+        closeIncomplete()
+    }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         if case .some(.inputClosed) = event as? ChannelEvent {
@@ -131,9 +139,12 @@ final class HTTPConnection: ChannelDuplexHandler {
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         var bytes = unwrapInboundIn(data)
-        if case .lingering = phase {
+        switch phase {
+        case .lingering:
             lingerOn()
             return
+        case .closed: return
+        case .head, .exchange: break
         }
         if var kept = input, kept.readableBytes > 0 {
             input = nil
@@ -162,7 +173,8 @@ final class HTTPConnection: ChannelDuplexHandler {
         case .head: (input?.readableBytes ?? 0) <= limits.headBytes && isWritable
         case .exchange: bodyDemand != nil && isBodyIncomplete
         case .lingering: true
-        case .closed: false
+        // The client's own goodbye is waited for.
+        case .closed: tls != nil
         }
     }
 
@@ -211,7 +223,7 @@ final class HTTPConnection: ChannelDuplexHandler {
         input = nil
         let head: RequestHead
         do throws(Violation) {
-            let next = try parser.next(&bytes) { loop.isOurs($0, context.channel) }
+            let next = try parser.next(&bytes) { loop.isOurs($0, context.channel, isSecure: tls != nil) }
             if bytes.readableBytes > 0 { input = bytes }
             guard let next else {
                 if headBegan == nil, parser.isUnderWay { headBegan = .now() }
@@ -264,7 +276,7 @@ final class HTTPConnection: ChannelDuplexHandler {
         awaitsContinue = head.body != .none && head.isHTTP11 && head.fields.has("100-continue", in: .expect)
         let exchange = Exchange(
             head: head, eventLoop: context.eventLoop, client: context.channel.remoteAddress, time: loop.time,
-            startedAt: startedAt, connection: self)
+            startedAt: startedAt, link: self)
         phase = .exchange(exchange)
         if head.fields.contains(.expect), !head.fields.has("100-continue", in: .expect) {
             exchange.reply(417, "This expectation cannot be met.")
@@ -278,7 +290,7 @@ final class HTTPConnection: ChannelDuplexHandler {
     func exchangeFinished() {
         guard case .exchange(let exchange) = phase else { return }
         wantsFlush = true
-        report(exchange)
+        loop.report(exchange)
         bodyDemand = nil
         // A body that nobody wanted: what is left of it cannot be told from the next request without reading it.
         let hasRest = isBodyIncomplete
@@ -289,15 +301,5 @@ final class HTTPConnection: ChannelDuplexHandler {
         } else if !isProcessing {
             process()
         }
-    }
-
-    /// Tells the observer how an exchange ended.
-    ///
-    /// - Parameter status: What was sent in place of the exchange's own answer.
-    func report(_ exchange: Exchange, status: Int? = nil) {
-        loop.observer?.finished(
-            exchange.head, from: exchange.client,
-            Answered(status: status ?? exchange.status, bodyBytes: exchange.sentBytes, cache: exchange.cacheResult),
-            took: .now() - exchange.startedAt)
     }
 }

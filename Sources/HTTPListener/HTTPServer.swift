@@ -4,14 +4,14 @@ import NIOConcurrencyHelpers
 package import NIOCore
 import NIOPosix
 
-/// The HTTP/1.1 server: listens, takes requests to responders, and goes down without losing what is under way.
+/// The HTTP server: listens, takes requests to responders, and goes down without losing what is under way.
 package final class HTTPServer: Sendable {
     /// How a server runs.
     package struct Configuration: Sendable {
-        /// The address to listen on.
-        package var host = "127.0.0.1"
-        /// The port; 0 for any that is free.
-        package var port = 8080
+        /// Where to listen.
+        package var addresses = [ListenAddress(port: 8080)]
+        /// The certificate to show where an address is secure.
+        package var tls: ServerTLS?
         /// What clients may take.
         package var limits = ServerLimits()
         /// Names, with ports, under which this server answers a request whose target is a whole URL.
@@ -22,37 +22,46 @@ package final class HTTPServer: Sendable {
         package var observer: (any ExchangeObserver)?
         /// Called each time a connection could not be accepted; on any event loop.
         package var onAcceptFailure: (@Sendable () -> Void)?
+        /// Called each time a client and the server could not agree on encryption; on any event loop.
+        package var onHandshakeFailure: (@Sendable () -> Void)?
         /// For what an operator should know.
         package var logger = Logger(label: "tileproxy")
 
         package init() {}
     }
 
-    /// Where it listens.
-    package let address: SocketAddress
-    private let channel: any Channel
+    /// Why a server cannot listen at an address.
+    package struct ListenFailure: Error {
+        package let address: ListenAddress
+        package let cause: any Error
+    }
+
+    /// Where it listens, in the order of the configuration.
+    package let addresses: [SocketAddress]
+    private let channels: [any Channel]
     private let loops: [NIOLoopBound<LoopConnections>]
     private let sweeps: [RepeatedTask]
-    private let group: any EventLoopGroup
     private let acceptErrors: AcceptErrors
 
     private init(
-        channel: any Channel, address: SocketAddress, loops: [NIOLoopBound<LoopConnections>], sweeps: [RepeatedTask],
-        group: any EventLoopGroup, acceptErrors: AcceptErrors
+        channels: [any Channel], addresses: [SocketAddress], loops: [NIOLoopBound<LoopConnections>],
+        sweeps: [RepeatedTask], acceptErrors: AcceptErrors
     ) {
-        self.channel = channel
-        self.address = address
+        self.channels = channels
+        self.addresses = addresses
         self.loops = loops
         self.sweeps = sweeps
-        self.group = group
         self.acceptErrors = acceptErrors
     }
 
     /// Starts a server on a group of event loops, with one responder for each of them.
     ///
-    /// - Throws: What the system says if it cannot listen there.
+    /// - Parameter makePlainResponder: Makes of a loop's responder the one for connections that are not encrypted; without
+    ///   it they are the same.
+    /// - Throws: ``ListenFailure``.
     package static func start(
         _ configuration: Configuration, on group: any EventLoopGroup,
+        makePlainResponder: (@Sendable (any Responder) -> any Responder)? = nil,
         makeResponder: @escaping @Sendable (any EventLoop, LoopTime) -> any Responder
     ) async throws -> HTTPServer {
         var loops: [NIOLoopBound<LoopConnections>] = []
@@ -69,19 +78,47 @@ package final class HTTPServer: Sendable {
                 let sweep = loop.scheduleRepeatedTask(initialDelay: pause, delay: pause) { _ in
                     bound.value.sweep(at: .now())
                 }
-                let part = Part(loop: shared, responder: makeResponder(loop, time))
+                let responder = makeResponder(loop, time)
+                let part = Part(
+                    loop: shared, responder: responder, plain: makePlainResponder?(responder) ?? responder)
                 return (bound, NIOLoopBound(part, eventLoop: loop), sweep)
             }.get()
             loops.append(shared)
             sweeps.append(sweep)
             parts[ObjectIdentifier(loop)] = part
         }
+        let acceptErrors = AcceptErrors(logger: configuration.logger, onFailure: configuration.onAcceptFailure)
+        let counter = ConnectionCounter(limit: configuration.limits.connections)
+        var channels: [any Channel] = []
+        var addresses: [SocketAddress] = []
+        for wanted in configuration.addresses {
+            do {
+                let bootstrap = try bootstrap(
+                    configuration, isSecure: wanted.isSecure, group, parts, counter, acceptErrors)
+                let channel = try await bootstrap.bind(host: wanted.host, port: wanted.port).get()
+                channels.append(channel)
+                guard let address = channel.localAddress else { throw ChannelError.operationUnsupported }
+                addresses.append(address)
+            } catch {
+                for sweep in sweeps { sweep.cancel() }
+                for channel in channels { try? await channel.close() }
+                throw ListenFailure(address: wanted, cause: error)
+            }
+        }
+        return HTTPServer(
+            channels: channels, addresses: addresses, loops: loops, sweeps: sweeps, acceptErrors: acceptErrors)
+    }
+
+    private static func bootstrap(
+        _ configuration: Configuration, isSecure: Bool, _ group: any EventLoopGroup,
+        _ parts: [ObjectIdentifier: NIOLoopBound<Part>], _ counter: ConnectionCounter, _ acceptErrors: AcceptErrors
+    ) throws -> ServerBootstrap {
         let limits = configuration.limits
-        let counter = ConnectionCounter(limit: limits.connections)
         let logger = configuration.logger
-        let byLoop = parts
-        let acceptErrors = AcceptErrors(logger: logger, onFailure: configuration.onAcceptFailure)
-        let bootstrap = ServerBootstrap(group: group)
+        let tls = isSecure ? configuration.tls : nil
+        if isSecure, tls == nil { throw TLSProblem(description: "there is no certificate") }
+        let failures = HandshakeFailures(logger: logger, onFailure: configuration.onHandshakeFailure)
+        return ServerBootstrap(group: group)
             .serverChannelOption(.backlog, value: 1024)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
             .serverChannelInitializer { channel in
@@ -107,27 +144,36 @@ package final class HTTPServer: Sendable {
                 }
                 channel.closeFuture.whenComplete { _ in counter.leave() }
                 return channel.eventLoop.makeCompletedFuture {
-                    guard let part = byLoop[ObjectIdentifier(channel.eventLoop)]?.value else {
+                    guard let part = parts[ObjectIdentifier(channel.eventLoop)]?.value else {
                         throw ChannelError.operationUnsupported
                     }
-                    try channel.pipeline.syncOperations.addHandler(
-                        HTTPConnection(loop: part.loop, responder: part.responder))
+                    let pipeline = channel.pipeline.syncOperations
+                    guard let tls else {
+                        try pipeline.addHandler(HTTPConnection(loop: part.loop, responder: part.plain))
+                        return
+                    }
+                    let edge = TLSEdge()
+                    let handshake = TLSHandshake(loop: part.loop, edge: edge, failures: failures) { agreed in
+                        if agreed == "h2" {
+                            return HTTP2Connection.handlers(loop: part.loop, responder: part.responder, edge: edge)
+                        }
+                        return [HTTPConnection(loop: part.loop, responder: part.responder, tls: edge)]
+                    }
+                    try pipeline.addHandlers([edge, tls.handler(), handshake])
                 }
             }
-        let channel = try await bootstrap.bind(host: configuration.host, port: configuration.port).get()
-        guard let address = channel.localAddress else { throw ChannelError.operationUnsupported }
-        return HTTPServer(
-            channel: channel, address: address, loops: loops, sweeps: sweeps, group: group, acceptErrors: acceptErrors)
     }
 
     /// What the connections of one loop are made with.
     private struct Part {
         var loop: LoopConnections
         var responder: any Responder
+        /// For connections that are not encrypted.
+        var plain: any Responder
     }
 
-    /// The port that it listens on.
-    package var port: Int { address.port ?? 0 }
+    /// The port that it listens on first.
+    package var port: Int { addresses.first?.port ?? 0 }
 
     /// How often a connection could not be accepted.
     package var acceptFailures: Int { acceptErrors.count }
@@ -149,7 +195,7 @@ package final class HTTPServer: Sendable {
     /// Stops listening, lets requests that are under way end, then closes; after the grace, closes what is left.
     package func shutdown(grace: TimeAmount = .seconds(30)) async throws {
         // One that is closed already stays so.
-        try? await channel.close()
+        for channel in channels { try? await channel.close() }
         let drained = loops.map { loop in
             loop.eventLoop.flatSubmit { loop.value.drain(on: loop.eventLoop) }
         }

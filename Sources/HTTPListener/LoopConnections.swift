@@ -17,7 +17,7 @@ final class LoopConnections {
     private(set) var headsEnd: NIODeadline?
     /// How long a request that is just arriving may take when the server goes down.
     static let drainGrace = TimeAmount.seconds(1)
-    private var open: [ObjectIdentifier: HTTPConnection] = [:]
+    private var open: [ObjectIdentifier: any ClientConnection] = [:]
     private var whenEmpty: [EventLoopPromise<Void>] = []
     private var scratch = ByteBuffer()
 
@@ -52,9 +52,35 @@ final class LoopConnections {
         buffer = ByteBuffer()
     }
 
-    func add(_ connection: HTTPConnection) { open[ObjectIdentifier(connection)] = connection }
+    /// Tells the observer how an exchange ended.
+    ///
+    /// - Parameter status: What was sent in place of the exchange's own answer.
+    func report(_ exchange: Exchange, status: Int? = nil) {
+        observer?.finished(
+            exchange.head, from: exchange.client,
+            Answered(status: status ?? exchange.status, bodyBytes: exchange.sentBytes, cache: exchange.cacheResult),
+            took: .now() - exchange.startedAt)
+    }
 
-    func remove(_ connection: HTTPConnection) {
+    /// The answer to a message that is refused.
+    func refusal(_ violation: Violation) -> ByteBuffer {
+        let words = "\(violation.reason)\n"
+        var buffer = ByteBuffer()
+        buffer.writeStatusLine(violation.status)
+        time.writeDate(into: &buffer)
+        buffer.writeStaticString("Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n")
+        if violation.status == 405 {
+            buffer.writeStaticString("Allow: GET, HEAD, OPTIONS, POST, PUT, PATCH, DELETE\r\n")
+        }
+        buffer.writeField("Content-Length: ", words.utf8.count)
+        buffer.writeStaticString("\r\n")
+        buffer.writeString(words)
+        return buffer
+    }
+
+    func add(_ connection: any ClientConnection) { open[ObjectIdentifier(connection)] = connection }
+
+    func remove(_ connection: any ClientConnection) {
         open[ObjectIdentifier(connection)] = nil
         guard open.isEmpty else { return }
         for promise in whenEmpty { promise.succeed() }
@@ -79,7 +105,7 @@ final class LoopConnections {
     func killAll() { for connection in open.values { connection.kill() } }
 
     /// Whether an authority in a request's target names this server; any other would make it an open proxy.
-    func isOurs(_ authority: UnsafeRawBufferPointer, _ channel: any Channel) -> Bool {
+    func isOurs(_ authority: UnsafeRawBufferPointer, _ channel: any Channel, isSecure: Bool) -> Bool {
         let text = String(decoding: authority, as: UTF8.self).lowercased()
         if hostNames.contains(text) { return true }
         guard let address = channel.localAddress, let ip = address.ipAddress, let port = address.port else {
@@ -87,7 +113,7 @@ final class LoopConnections {
         }
         let host = ip.contains(":") ? "[\(ip)]" : ip
         var names = ["\(host):\(port)", "localhost:\(port)"]
-        if port == 80 { names += [host, "localhost"] }
+        if port == (isSecure ? 443 : 80) { names += [host, "localhost"] }
         return names.contains(text)
     }
 }

@@ -29,6 +29,9 @@ package final class LoopTime {
         now.adding(seconds: -Int64(clamping: (nanoseconds &+ 500_000_000) / 1_000_000_000))
     }
 
+    /// The time of day as the `Date` field has it.
+    package var date: String { clock().description }
+
     /// Writes `Date: …` with its line end.
     package func writeDate(into buffer: inout ByteBuffer) {
         let now = clock()

@@ -34,8 +34,10 @@ public import NIOCore
 
     /// The method, as far as the server cares.
     @usableFromInline package let method: Method
-    /// HTTP/1.1 rather than 1.0.
-    @usableFromInline package let isHTTP11: Bool
+    /// The version in which it came.
+    @usableFromInline package let version: HTTPVersion
+    /// Whether it came over TLS.
+    @usableFromInline package let isSecure: Bool
     /// The fields.
     @usableFromInline package let fields: HeadFields
     /// What follows.
@@ -49,6 +51,10 @@ public import NIOCore
     @usableFromInline let queryRange: Range<Int>?
     let authorityRange: Range<Int>?
 
+    /// HTTP/1.1 or later rather than 1.0.
+    @inlinable package var isHTTP11: Bool { version != .http10 }
+    /// The scheme of the URL that was asked for.
+    package var scheme: String { isSecure ? "https" : "http" }
     /// The method verbatim.
     package var methodText: String { text(methodRange) }
     /// The path verbatim: it begins with `/`, or is `*`.

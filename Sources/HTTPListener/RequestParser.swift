@@ -4,11 +4,14 @@ import NIOCore
 /// Reads requests' heads, one after another; strict, and bounded by the limits.
 struct RequestParser {
     private let limits: ServerLimits
+    private let isSecure: Bool
     private var scanner: FieldScanner
     private var requestLine: FieldScanner.Line?
 
-    init(limits: ServerLimits) {
+    /// - Parameter isSecure: Whether the requests come over TLS.
+    init(limits: ServerLimits, isSecure: Bool = false) {
         self.limits = limits
+        self.isSecure = isSecure
         scanner = FieldScanner(strict: true, fieldLimit: limits.fieldCount)
     }
 
@@ -39,7 +42,8 @@ struct RequestParser {
         let body = try Self.framing(fields, isHTTP11: parts.isHTTP11, limit: limits.bodyBytes)
         let connection = fields.has("close", in: .connection)
         return RequestHead(
-            method: parts.method, isHTTP11: parts.isHTTP11, fields: fields, body: body,
+            method: parts.method, version: parts.isHTTP11 ? .http11 : .http10, isSecure: isSecure, fields: fields,
+            body: body,
             keepAlive: !connection && (parts.isHTTP11 || fields.has("keep-alive", in: .connection)),
             methodRange: parts.methodRange, pathRange: parts.path, queryRange: parts.query,
             authorityRange: parts.authority)

@@ -14,6 +14,8 @@ package struct ServerLimits: Sendable {
     package var connections = 16384
     /// How long a connection may wait for its next request.
     package var idle = TimeAmount.seconds(75)
+    /// How long a client may take to agree on encryption.
+    package var handshake = TimeAmount.seconds(10)
     /// How long a request's head may take from its first byte.
     package var head = TimeAmount.seconds(15)
     /// How long a request's body may pause.
@@ -39,6 +41,18 @@ package struct ServerLimits: Sendable {
     package var pipelinedBytes = 16 << 10
     /// Bytes that are read from a client at a time.
     package var readBytes = 16 << 10
+    /// Requests at once on a connection of HTTP/2.
+    package var streams = 100
+    /// Bytes of a body in HTTP/2 that a client may send before they are asked for.
+    package var streamWindow = 64 << 10
+    /// Requests that a client of HTTP/2 may take back in ``resetsWindow``: a map that is moved quickly takes back many.
+    package var resets = 400
+    package var resetsWindow = TimeAmount.seconds(5)
+    /// PING, SETTINGS and PRIORITY frames in ``controlFramesWindow``.
+    package var controlFrames = 300
+    package var controlFramesWindow = TimeAmount.seconds(30)
+    /// WINDOW_UPDATE frames beyond the two that each piece of an answer may have.
+    package var windowUpdates = 4096
     /// How often connections are looked at for the times above.
     package var sweep = TimeAmount.seconds(1)
 

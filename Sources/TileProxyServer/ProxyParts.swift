@@ -20,6 +20,8 @@ final class Parts: Sendable {
     let log: AccessLog?
     /// The threads of all routes.
     let worker: StoreWorker
+    /// The certificate that clients see.
+    private let serverTLS: ServerTLS?
     private let tls: OriginTLS
     /// The bucket that is shared with other proxies, and its clients.
     private let shared: (bucket: SharedBucket, clients: [S3Client])?
@@ -31,9 +33,10 @@ final class Parts: Sendable {
 
     init(
         _ configuration: ProxyConfiguration, _ table: SourceTable, _ store: TileStore,
-        _ group: MultiThreadedEventLoopGroup, _ log: AccessLog?, _ logger: Logger
+        _ group: MultiThreadedEventLoopGroup, _ log: AccessLog?, _ serverTLS: ServerTLS?, _ logger: Logger
     ) throws {
         self.configuration = configuration
+        self.serverTLS = serverTLS
         self.group = group
         self.log = log
         self.logger = logger
@@ -118,11 +121,12 @@ final class Parts: Sendable {
     /// - Parameter connections: How many clients there may be at once.
     func start(connections: Int) async throws -> HTTPServer {
         var server = HTTPServer.Configuration()
-        server.host = configuration.host
-        server.port = configuration.port
+        server.addresses = configuration.listen
+        server.tls = serverTLS
         server.logger = logger
         let statistics = statistics
         server.onAcceptFailure = { statistics.countAcceptFailure() }
+        server.onHandshakeFailure = { statistics.countHandshakeFailure() }
         server.limits = ServerLimits(configuration.limits)
         server.limits.connections = connections
         let (ownsRoot, tiles) = (admin.ownsRoot, tiles)
@@ -136,7 +140,12 @@ final class Parts: Sendable {
         }
         shared?.bucket.start()
         let threads = configuration.threads
-        return try await HTTPServer.start(server, on: group) { [self] loop, time in
+        let redirectPort = configuration.redirectsToHTTPS ? configuration.redirectPort : nil
+        let makePlainResponder = redirectPort.map { port in
+            { @Sendable (secure: any Responder) -> any Responder in SecureRedirect(to: port, of: secure) }
+        }
+        return try await HTTPServer.start(server, on: group, makePlainResponder: makePlainResponder) {
+            [self] loop, time in
             let ready = ReadyAnswers(generic.store, time: time, bytes: ReadyAnswers.budget / threads)
             let responder = ProxyResponder(
                 tiles: TileResponder(tiles, loop: loop, time: time, ready: ready),
@@ -161,6 +170,12 @@ final class Parts: Sendable {
         for responder in responders.withLock({ $0 }) {
             responder.eventLoop.execute { responder.value.adopt(table) }
         }
+    }
+
+    /// Shows a certificate to new connections, if there was one before.
+    func use(_ identity: ServerTLS.Identity?) {
+        guard let serverTLS, let identity else { return }
+        serverTLS.use(identity)
     }
 
     /// Gives up what is being asked for, waits for what is being stored, and closes everything, the store at last.
@@ -249,13 +264,17 @@ final class Reloader: Sendable {
             for key in new.needingRestart(from: old) {
                 logger.warning("a change needs a new start", metadata: ["key": "\(key)"])
             }
-            for warning in table.warnings { logger.warning("\(warning)") }
+            let identity = try new.readTLS()
+            let warnings = table.warnings + (new.tls?.warnings ?? [])
+            for warning in warnings { logger.warning("\(warning)") }
             try parts.adopt(table)
+            parts.use(identity)
             changeLimits(new, old)
             // What needs a new start stays as it is, so that the next reload says it again.
             var kept = old
             kept.sources = new.sources
             kept.publicURL = new.publicURL
+            if old.tls != nil, new.tls != nil { kept.tls = new.tls }
             kept.capacity = new.capacity
             kept.entries = new.entries
             current.withLock { $0 = kept }

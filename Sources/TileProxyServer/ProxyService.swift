@@ -52,26 +52,29 @@ package struct ProxyService: Sendable {
         }
         let table: SourceTable
         let log: AccessLog?
+        let tls: ServerTLS?
         do throws(ConfigError) {
             table = try SourceTable(configuration)
             try configuration.checkCertificateAuthorities()
             try configuration.checkLeaflet()
+            tls = try configuration.readTLS().map { ServerTLS($0) }
             log = try configuration.accessLog.map { wanted throws(ConfigError) in try AccessLog(wanted) }
         } catch { throw Failure(status: 64, message: error.description) }
-        for warning in table.warnings { logger.warning("\(warning)") }
+        for warning in table.warnings + (configuration.tls?.warnings ?? []) { logger.warning("\(warning)") }
         let store = try openStore()
         let group = MultiThreadedEventLoopGroup(numberOfThreads: configuration.threads)
-        let parts = try Parts(configuration, table, store, group, log, logger)
+        let parts = try Parts(configuration, table, store, group, log, tls, logger)
         let running: HTTPServer
         do { running = try await parts.start(connections: connectionLimit(descriptors)) } catch {
+            guard let error = error as? HTTPServer.ListenFailure else { throw error }
             throw Failure(
-                status: 74,
-                message: "cannot listen on \(configuration.host):\(configuration.port): \(Self.reason(of: error))")
+                status: 74, message: "cannot listen on \(error.address): \(Self.reason(of: error.cause))")
         }
         logger.notice(
             "listening",
             metadata: [
-                "address": "\(running.address)", "cache": "\(configuration.cache ?? "")",
+                "address": "\(Self.description(of: running, configuration.listen))",
+                "cache": "\(configuration.cache ?? "")",
                 "sources": "\(configuration.sources.map(\.name))", "upstreams": "\(configuration.routes.map(\.prefix))",
                 "leaflet": "\(parts.admin.leaflet == nil ? "from unpkg.com" : "local")",
             ])
@@ -85,6 +88,11 @@ package struct ProxyService: Sendable {
         }
         try await group.shutdownGracefully()
         log?.close()
+    }
+
+    /// Where it listens: one address as it is, and which ones speak TLS.
+    private static func description(of server: HTTPServer, _ wanted: [ListenAddress]) -> String {
+        zip(server.addresses, wanted).map { $1.isSecure ? "\($0) (TLS)" : "\($0)" }.joined(separator: ", ")
     }
 
     private func openStore() throws -> TileStore {

@@ -1,4 +1,5 @@
 import ArgumentParser
+import HTTPListener
 import Logging
 import TileProxyServer
 import TileStore
@@ -8,7 +9,7 @@ struct Serve: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Runs the proxy until SIGTERM or SIGINT, then ends what is under way and stops.",
         discussion: """
-            Flags win over the file of --config. SIGHUP reads the file again and opens the access log anew.
+            Flags win over the file of --config. SIGHUP reads the file and the certificate again and opens the access log anew.
 
             Exit status: 0 stopped in order; 64 usage, a mistake in the configuration included; 66 no such cache; 74 \
             input/output error, a port in use included.
@@ -20,13 +21,31 @@ struct Serve: AsyncParsableCommand {
     @Option(help: ArgumentHelp("A configuration file; see Examples/tileproxy.yaml.", valueName: "file"))
     var config: String?
 
-    @Option(help: "The address to listen on (default: 127.0.0.1).")
+    @Option(help: "The address to listen on, for all ports (default: 127.0.0.1).")
     var host: String?
 
     @Option(
         help: "The port to listen on; 0 for any that is free (default: 8080).",
         transform: ArgumentValues.number(0...65535))
     var port: Int?
+
+    @Option(
+        name: .customLong("tls-certificate"),
+        help: ArgumentHelp(
+            "A PEM file with the server's certificate and those that lead to its authority; it listens for https too.",
+            valueName: "file"))
+    var tlsCertificate: String?
+
+    @Option(
+        name: .customLong("tls-key"),
+        help: ArgumentHelp("A PEM file with the certificate's private key.", valueName: "file"))
+    var tlsKey: String?
+
+    @Option(
+        name: .customLong("https-port"),
+        help: "The port to listen on for https; 0 for any that is free (default: 8443).",
+        transform: ArgumentValues.number(0...65535))
+    var httpsPort: Int?
 
     @Option(
         name: .customLong("max-bytes"),
@@ -92,8 +111,12 @@ struct Serve: AsyncParsableCommand {
         var configuration = ProxyConfiguration()
         if let config { try configuration.read(file: config) }
         configuration.cache = cache ?? configuration.cache
-        configuration.host = host ?? configuration.host
-        configuration.port = port ?? configuration.port
+        if tlsCertificate != nil || tlsKey != nil {
+            configuration.tls = TLSFiles(
+                certificate: tlsCertificate ?? configuration.tls?.certificate ?? "",
+                key: tlsKey ?? configuration.tls?.key ?? "")
+        }
+        configuration.listen(host: host, port: port, securePort: httpsPort)
         configuration.capacity = maxBytes ?? configuration.capacity
         configuration.memoryBytes = memory ?? configuration.memoryBytes
         configuration.threads = threads ?? configuration.threads

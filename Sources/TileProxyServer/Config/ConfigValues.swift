@@ -1,4 +1,6 @@
+package import HTTPListener
 import HTTPTypes
+import HTTPWire
 import TileCache
 package import TileStore
 
@@ -54,6 +56,27 @@ package enum ConfigValue {
         guard parts.count == 4, let west = parts[0], let south = parts[1], let east = parts[2], let north = parts[3]
         else { return nil }
         return try? GeoBox(west: west, south: south, east: east, north: north)
+    }
+
+    /// `https://host:port`, `http://[::1]:8080`, `host:port`, or a port alone; without a scheme it is not encrypted.
+    ///
+    /// Without a port it is 8080, or 8443 with TLS.
+    package static func listenAddress(_ text: String) -> ListenAddress? {
+        for (scheme, isSecure, port) in [("http://", false, 8080), ("https://", true, ProxyConfiguration.securePort)]
+        where text.lowercased().hasPrefix(scheme) {
+            var rest = text.dropFirst(scheme.count)
+            if rest.hasSuffix("/") { rest.removeLast() }
+            guard Array(rest.utf8).withUnsafeBytes({ RequestTarget.isAuthority($0) }) else { return nil }
+            if let (host, port) = address(String(rest)), let host {
+                return ListenAddress(host: host, port: port, isSecure: isSecure)
+            }
+            // What is left is a host alone.
+            guard !rest.hasSuffix(":") else { return nil }
+            if rest.hasPrefix("[") { rest = rest.dropFirst().dropLast() }
+            return ListenAddress(host: String(rest), port: port, isSecure: isSecure)
+        }
+        guard let (host, port) = address(text) else { return nil }
+        return ListenAddress(host: host ?? "127.0.0.1", port: port)
     }
 
     /// `host:port`, `[::1]:8080`, or a port alone.

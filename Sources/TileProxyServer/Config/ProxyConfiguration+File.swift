@@ -1,3 +1,4 @@
+import HTTPListener
 import HTTPTypes
 import HTTPWire
 import TileCache
@@ -34,8 +35,17 @@ extension ProxyConfiguration {
             switch name {
             case "cache": cache = try node.text()
             case "listen":
-                let address = try node.value("host:port, or a port", ConfigValue.address)
-                (host, port) = (address.host ?? host, address.port)
+                let all = try node.list()
+                guard !all.isEmpty else { throw node.fail("expected at least one address") }
+                listen = []
+                for one in all {
+                    let address = try one.value(
+                        "http://host:port, https://host:port, host:port or a port", ConfigValue.listenAddress)
+                    if address.port != 0, listen.contains(address) { throw one.fail("this address stands there twice") }
+                    listen.append(address)
+                }
+            case "tls": tls = try Self.tls(node)
+            case "redirectToHTTPS": redirectsToHTTPS = try node.truth()
             case "threads": threads = try node.integer(1...64)
             case "capacity": capacity = try node.size()
             case "entries": entries = try node.integer(0...4_000_000_000)
@@ -79,7 +89,8 @@ extension ProxyConfiguration {
     }
 
     private static let keys = [
-        "cache", "listen", "threads", "capacity", "entries", "memory", "durability", "publicURL", "hosts",
+        "cache", "listen", "tls", "redirectToHTTPS", "threads", "capacity", "entries", "memory", "durability",
+        "publicURL", "hosts",
         "userAgent", "certificateAuthorities", "page", "leaflet", "metrics", "trustedProxies", "accessLog", "log",
         "limits", "shared", "sources", "upstreams",
     ]
@@ -115,6 +126,21 @@ extension ProxyConfiguration {
         }
         _ = try shared.parts(or: node.fail)
         return shared
+    }
+
+    private static func tls(_ node: ConfigNode) throws(ConfigError) -> TLSFiles {
+        var (certificate, key) = ("", "")
+        for (name, value) in try node.members() {
+            switch name {
+            case "certificate": certificate = try value.text()
+            case "key": key = try value.text()
+            default: try node.unknown(name, value, ["certificate", "key"])
+            }
+        }
+        guard !certificate.isEmpty, !key.isEmpty else {
+            throw node.fail("it needs both certificate and key, each a PEM file")
+        }
+        return TLSFiles(certificate: certificate, key: key)
     }
 
     private static func accessLog(_ node: ConfigNode) throws(ConfigError) -> AccessLog {

@@ -1,3 +1,4 @@
+package import HTTPListener
 import TileStore
 
 /// Everything that an operator can set: a value, made from the file and the flags, compared when it is read again.
@@ -37,8 +38,11 @@ package struct ProxyConfiguration: Hashable, Sendable {
     }
 
     package var cache: String?
-    package var host = "127.0.0.1"
-    package var port = 8080
+    package var listen = [ListenAddress(port: 8080)]
+    /// The certificate and its key, for the addresses that are secure.
+    package var tls: TLSFiles?
+    /// Whether requests that come without TLS are sent to where it is spoken.
+    package var redirectsToHTTPS = false
     package var threads = 1
     /// Bytes on disk; `nil` keeps the cache's own limit.
     package var capacity: Int?
@@ -97,6 +101,7 @@ package struct ProxyConfiguration: Hashable, Sendable {
         {
             throw fail("upstreams", "\(route.prefix) would never be asked: tiles of the sources are below /tiles/")
         }
+        try validateListening(fail)
         guard !(sources.isEmpty && routes.isEmpty) else {
             throw fail("", "there is nothing to serve: name a source (--source) or an upstream (--upstream)")
         }
@@ -109,7 +114,10 @@ package struct ProxyConfiguration: Hashable, Sendable {
             if path(self) != path(old) { keys.append(key) }
         }
         compare("cache", \.cache)
-        compare("listen") { [$0.host, String($0.port)] }
+        compare("listen", \.listen)
+        // Another certificate is read at once; none, or a first one, changes where it listens.
+        compare("tls") { $0.tls == nil }
+        compare("redirectToHTTPS", \.redirectsToHTTPS)
         compare("threads", \.threads)
         compare("memory", \.memoryBytes)
         compare("durability", \.isDurable)

@@ -1,5 +1,6 @@
 import Dispatch
 package import HTTPCaching
+package import HTTPListener
 import TileStore
 
 #if canImport(Glibc)
@@ -115,7 +116,7 @@ package struct AccessLine: Sendable {
     /// The path; a query only where it is no secret of the operator's or a client's: never on tile routes.
     package var path: String
     /// `nil` for a message that was refused before it became a request; its method and path are `-`.
-    package var isHTTP11: Bool?
+    package var version: HTTPVersion?
     package var status: Int
     package var bytes: Int
     package var referrer: String?
@@ -124,14 +125,14 @@ package struct AccessLine: Sendable {
     package var microseconds: Int
 
     package init(
-        client: String, time: HTTPDate, method: String, path: String, isHTTP11: Bool?, status: Int, bytes: Int,
+        client: String, time: HTTPDate, method: String, path: String, version: HTTPVersion?, status: Int, bytes: Int,
         referrer: String?, agent: String?, cache: String, microseconds: Int
     ) {
         self.client = client
         self.time = time
         self.method = method
         self.path = path
-        self.isHTTP11 = isHTTP11
+        self.version = version
         self.status = status
         self.bytes = bytes
         self.referrer = referrer
@@ -144,7 +145,7 @@ package struct AccessLine: Sendable {
     func bytes(_ format: ProxyConfiguration.AccessLog.Format) -> [UInt8] {
         switch format {
         case .combined:
-            let request = version.map { "\(Self.quoted(method)) \(Self.quoted(path)) \($0)" } ?? "-"
+            let request = version.map { "\(Self.quoted(method)) \(Self.quoted(path)) \($0.text)" } ?? "-"
             let agent = Self.quoted(agent ?? "-")
             let line =
                 "\(client) - - [\(Self.date(time))] \"\(request)\" \(status) "
@@ -161,13 +162,11 @@ package struct AccessLine: Sendable {
             }
             let line = Line(
                 time: Timestamp(seconds: time.seconds).description, client: client, method: method, path: path,
-                protocol: version ?? "-", status: status, bytes: bytes,
+                protocol: version?.text ?? "-", status: status, bytes: bytes,
                 referrer: Self.withoutQuery(referrer), agent: agent, cache: cache, microseconds: microseconds)
             return Array((JSONText.of(line) + "\n").utf8)
         }
     }
-
-    private var version: String? { isHTTP11.map { $0 ? "HTTP/1.1" : "HTTP/1.0" } }
 
     /// Where somebody came from may carry tokens in its query, or a user's name and password.
     static func withoutQuery(_ url: String?) -> String? {

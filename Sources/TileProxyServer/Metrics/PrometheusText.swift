@@ -16,6 +16,9 @@ struct PrometheusText {
         add("accept_failures_total", "counter", "Times that a connection could not be accepted.") {
             $0.line("", figures.acceptFailures)
         }
+        add("tls_handshake_failures_total", "counter", "TLS connections that ended before encryption was agreed on.") {
+            $0.line("", figures.handshakeFailures)
+        }
         add("tiles_not_stored_total", "counter", "Tiles that were fetched and served but could not be stored.") {
             $0.line("", figures.notStored)
         }

@@ -35,7 +35,7 @@ package final class RequestObserver: ExchangeObserver {
             AccessLine(
                 client: trusted.client(of: request.fields, peer: client), time: LoopTime.system(),
                 method: request.methodText,
-                path: request.path, isHTTP11: request.isHTTP11, status: answered.status, bytes: answered.bodyBytes,
+                path: request.path, version: request.version, status: answered.status, bytes: answered.bodyBytes,
                 referrer: log == nil ? nil : request.fields.first(named: "referer"),
                 agent: log == nil ? nil : request.fields.first(named: "user-agent"), cache: answered.cache.rawValue,
                 microseconds: Int(clamping: took.nanoseconds / 1000)))
@@ -46,7 +46,7 @@ package final class RequestObserver: ExchangeObserver {
         // Nothing that was sent is repeated: it is no request.
         log?.add(
             AccessLine(
-                client: client?.ipAddress ?? "-", time: LoopTime.system(), method: "-", path: "-", isHTTP11: nil,
+                client: client?.ipAddress ?? "-", time: LoopTime.system(), method: "-", path: "-", version: nil,
                 status: status, bytes: 0, referrer: nil, agent: nil, cache: Answered.CacheResult.none.rawValue,
                 microseconds: 0))
     }

@@ -27,6 +27,7 @@ package final class Statistics: Sendable {
         var notStored = 0
         var refreshFailures = 0
         var acceptFailures = 0
+        var handshakeFailures = 0
         var reloads = 0
         var failedReloads = 0
     }
@@ -60,6 +61,7 @@ package final class Statistics: Sendable {
     func countNotStored() { state.withLock { $0.notStored += 1 } }
     func countRefreshFailure() { state.withLock { $0.refreshFailures += 1 } }
     func countAcceptFailure() { state.withLock { $0.acceptFailures += 1 } }
+    func countHandshakeFailure() { state.withLock { $0.handshakeFailures += 1 } }
     func countReload(ok: Bool) { state.withLock { if ok { $0.reloads += 1 } else { $0.failedReloads += 1 } } }
 
     /// All figures at one moment.
@@ -75,6 +77,8 @@ package final class Statistics: Sendable {
         package var refreshFailures = 0
         /// Connections that could not be accepted.
         package var acceptFailures = 0
+        /// Connections on which the client and the server could not agree on encryption.
+        package var handshakeFailures = 0
         package var reloads = 0
         package var failedReloads = 0
         package var startedAt = Timestamp.distantPast
@@ -95,6 +99,7 @@ package final class Statistics: Sendable {
             result.notStored = state.notStored
             result.refreshFailures = state.refreshFailures
             result.acceptFailures = state.acceptFailures
+            result.handshakeFailures = state.handshakeFailures
             result.reloads = state.reloads
             result.failedReloads = state.failedReloads
             result.startedAt = startedAt

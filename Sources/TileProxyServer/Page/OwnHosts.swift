@@ -16,11 +16,11 @@ struct OwnHosts: Sendable {
     private let names: Set<String>
 
     /// - Parameters:
-    ///   - listenHost: What the server listens on.
+    ///   - listenHosts: What the server listens on.
     ///   - names: Further names.
     ///   - machine: The machine's own name.
-    init(listenHost: String, names: [String], machine: String? = OwnHosts.machineName) {
-        self.names = Set((names + [listenHost] + (machine.map { [$0] } ?? [])).map(Self.normal))
+    init(listenHosts: [String], names: [String], machine: String? = OwnHosts.machineName) {
+        self.names = Set((names + listenHosts + (machine.map { [$0] } ?? [])).map(Self.normal))
     }
 
     /// Whether a request for this host is for this server.

@@ -165,7 +165,8 @@ package final class TileResponder {
     }
 
     private func describe(_ source: ServedSource, _ exchange: Exchange) {
-        let base = table.publicURL ?? exchange.head.host.map { "http://" + $0 } ?? ""
+        let head = exchange.head
+        let base = table.publicURL ?? head.host.map { "\(head.scheme)://\($0)" } ?? ""
         let json = TileJSON(
             source.configuration, format: source.formats.first, base: base, source.description
         ).text

@@ -17,11 +17,14 @@ final class ServerUnderTest {
     ///   - answer: Answers at once, as hits are answered.
     ///   - respond: Answers in its own time.
     init(
-        limits: ServerLimits, observer: (any ExchangeObserver)?, answer: @escaping TestResponder.Answer,
+        limits: ServerLimits, tls: ServerTLS?, observer: (any ExchangeObserver)?,
+        onHandshakeFailure: (@Sendable () -> Void)?, answer: @escaping TestResponder.Answer,
         respond: @escaping TestResponder.Respond
     ) async throws {
         var configuration = HTTPServer.Configuration()
-        configuration.port = 0
+        configuration.addresses = [ListenAddress(port: 0, isSecure: tls != nil)]
+        configuration.tls = tls
+        configuration.onHandshakeFailure = onHandshakeFailure
         configuration.limits = limits
         configuration.observer = observer
         server = try await HTTPServer.start(configuration, on: group) { _, _ in
@@ -55,11 +58,14 @@ final class ServerUnderTest {
 
 /// Runs a body with a server and stops it afterwards, whatever happens.
 func withServer(
-    limits: ServerLimits = ServerLimits(), observer: (any ExchangeObserver)? = nil,
+    limits: ServerLimits = ServerLimits(), tls: ServerTLS? = nil, observer: (any ExchangeObserver)? = nil,
+    onHandshakeFailure: (@Sendable () -> Void)? = nil,
     answer: @escaping TestResponder.Answer = { _, _, _ in nil },
     respond: @escaping TestResponder.Respond = TestResponder.echo, _ body: (ServerUnderTest) async throws -> Void
 ) async throws {
-    let server = try await ServerUnderTest(limits: limits, observer: observer, answer: answer, respond: respond)
+    let server = try await ServerUnderTest(
+        limits: limits, tls: tls, observer: observer, onHandshakeFailure: onHandshakeFailure, answer: answer,
+        respond: respond)
     do { try await body(server) } catch {
         try await server.stop()
         throw error

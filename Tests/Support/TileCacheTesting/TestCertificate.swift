@@ -7,7 +7,8 @@ package final class TestCertificate: Sendable {
 
     /// The certificate, in PEM: what a client has to be given so that it trusts it.
     package var path: String { folder.appendingPathComponent("certificate.pem").path }
-    private var keyPath: String { folder.appendingPathComponent("key.pem").path }
+    /// Its key, in PEM.
+    package var keyPath: String { folder.appendingPathComponent("key.pem").path }
 
     /// Makes a certificate with the `openssl` command; `nil` if there is no such command.
     ///

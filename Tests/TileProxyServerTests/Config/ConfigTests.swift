@@ -1,4 +1,5 @@
 import Foundation
+import HTTPListener
 import HTTPTypes
 import Testing
 import TileCache
@@ -80,7 +81,7 @@ struct ConfigTests {
                 timeout: 12s
                 attempts: 3
             """)
-        #expect(configuration.host == "::1" && configuration.port == 9090)
+        #expect(configuration.listen == [ListenAddress(host: "::1", port: 9090)])
         #expect(configuration.capacity == 1_610_612_736)
         let source = try #require(configuration.sources.first)
         #expect(source.mirrors == ["https://b.example", "http://c.example:81"])
@@ -139,7 +140,7 @@ struct ConfigTests {
         WrongConfig(
             "sources:\n  o:\n    template: https://h/{z}/{x}/{y}\n    cors: \"https://a\\r\\nSet-Cookie: x\"",
             "expected"),
-        WrongConfig("listen: nowhere", "t.yaml:1: listen: expected host:port"),
+        WrongConfig("listen: nowhere", "t.yaml:1: listen: expected http://host:port"),
         WrongConfig("capacity: lots", "expected a size"),
         WrongConfig("threads: 0", "expected a number from 1 to 64"),
         WrongConfig("publicURL: tiles.example", "expected a URL"),

@@ -133,7 +133,8 @@ struct FiguresTests {
     private func line(agent: String? = "Maps/1", referrer: String? = nil) -> AccessLine {
         AccessLine(
             client: "192.0.2.7", time: HTTPDate(seconds: 1_700_000_000), method: "GET", path: "/tiles/osm/3/4/2.png",
-            isHTTP11: true, status: 200, bytes: 5000, referrer: referrer, agent: agent, cache: "hit", microseconds: 42)
+            version: .http11, status: 200, bytes: 5000, referrer: referrer, agent: agent, cache: "hit", microseconds: 42
+        )
     }
 
     @Test

@@ -48,7 +48,8 @@ struct HostTests {
 
     @Test
     func theConfigurationNamesHosts() throws {
-        let hosts = OwnHosts(listenHost: "tiles.example.net", names: ["Other.example.org."], machine: "box.example.com")
+        let hosts = OwnHosts(
+            listenHosts: ["tiles.example.net"], names: ["Other.example.org."], machine: "box.example.com")
         let url = "https://Tiles.example.org:8443/maps"
         for host in ["tiles.example.net", "other.example.org:80", "box.example.com", "tiles.example.org", nil] {
             #expect(hosts.contains(host, publicURL: url), "\(host ?? "none")")

@@ -94,7 +94,7 @@ final class ReadyLab: Sendable {
         let (store, counted) = (store, answeredAtOnce)
         for way in Way.allCases {
             var server = HTTPServer.Configuration()
-            server.port = 0
+            server.addresses = [ListenAddress(port: 0)]
             server.clock = { HTTPDate(seconds: clock.now.seconds) }
             servers.append(
                 try await HTTPServer.start(server, on: MultiThreadedEventLoopGroup.singleton) { loop, time in

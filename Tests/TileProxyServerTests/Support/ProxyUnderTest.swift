@@ -51,7 +51,7 @@ final class ProxyUnderTest {
         self.cache = cache
         group = MultiThreadedEventLoopGroup(numberOfThreads: threads)
         var configuration = HTTPServer.Configuration()
-        configuration.port = 0
+        configuration.addresses = [ListenAddress(port: 0)]
         configuration.limits = limits
         configuration.observer = observer
         let clock = clock

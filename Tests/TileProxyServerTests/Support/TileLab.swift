@@ -135,7 +135,7 @@ final class TileLab: Sendable {
         admin = AdminService(
             tiles: service, figures: CacheFigures(store: store), statistics: statistics, configuration: configuration)
         var settings = HTTPServer.Configuration()
-        settings.port = 0
+        settings.addresses = [ListenAddress(port: 0)]
         settings.clock = { HTTPDate(seconds: manual.now.seconds) }
         let (service, admin) = (service, admin)
         let responders = Locked<[NIOLoopBound<ProxyResponder>]>([])

@@ -240,11 +240,11 @@ struct TileOriginTests {
         let store = try TileStore(at: folder)
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 2)
         var configuration = ProxyConfiguration()
-        (configuration.port, configuration.threads) = (0, 2)
+        (configuration.listen, configuration.threads) = ([ListenAddress(port: 0)], 2)
         configuration.certificateAuthorities = certificate.path
         configuration.sources = [try SourceConfiguration(argument: "a=\(folder)/{z}/{x}/{y}.png")]
         let parts = try Parts(
-            configuration, try SourceTable(configuration), store, group, nil, Logger(label: "test"))
+            configuration, try SourceTable(configuration), store, group, nil, nil, Logger(label: "test"))
         let server = try await parts.start(connections: 100)
         // Each over a connection of its own, so that both loops are asked.
         let get = { (path: String) async throws -> TransportResponse in
@@ -285,7 +285,7 @@ struct TileOriginTests {
         configuration.limits.shutdown = .milliseconds(50)
         let messages = Messages()
         let parts = try Parts(
-            configuration, try SourceTable(configuration), store, group, nil, messages.logger)
+            configuration, try SourceTable(configuration), store, group, nil, nil, messages.logger)
         let gate = Monitor(false)
         let (begun, ended) = (Locked(0), Locked(0))
         for _ in 0..<6 {
@@ -326,7 +326,7 @@ struct TileOriginTests {
         var configuration = ProxyConfiguration()
         configuration.certificateAuthorities = folder + "/none.pem"
         let table = try SourceTable(configuration)
-        let parts = try Parts(configuration, table, store, group, nil, Logger(label: "test"))
+        let parts = try Parts(configuration, table, store, group, nil, nil, Logger(label: "test"))
         configuration.sources = [try SourceConfiguration(argument: "a=https://tiles.example/{z}/{x}/{y}")]
         let other = try SourceTable(configuration)
         #expect(throws: ConfigError.self) { try parts.adopt(other) }
