@@ -22,7 +22,7 @@ final class Parts: Sendable {
     let worker: StoreWorker
     private let tls: OriginTLS
     /// The bucket that is shared with other proxies, and its client.
-    private let shared: (bucket: SharedBucket, client: S3Client)?
+    private let shared: (bucket: SharedBucket, client: S3Client, marks: MarkWriter)?
     private let transport: OriginTransport
     private let group: MultiThreadedEventLoopGroup
     private let logger: Logger
@@ -53,7 +53,8 @@ final class Parts: Sendable {
             table, store: store, origins: transport, statistics: statistics, configuration: configuration,
             worker: worker, shared: shared?.bucket, logger: logger, failures: failures)
         admin = AdminService(
-            tiles: tiles, figures: CacheFigures(store: store), statistics: statistics, configuration: configuration)
+            tiles: tiles, figures: CacheFigures(store: store), statistics: statistics, configuration: configuration,
+            marks: shared?.marks)
         var settings = GenericSettings()
         settings.logger = logger
         settings.failures = failures
@@ -73,7 +74,7 @@ final class Parts: Sendable {
     private static func share(
         _ wanted: SharedConfiguration, _ group: MultiThreadedEventLoopGroup, _ tls: OriginTLS, _ worker: StoreWorker,
         _ failures: RepeatedFailures
-    ) throws(ConfigError) -> (bucket: SharedBucket, client: S3Client) {
+    ) throws(ConfigError) -> (bucket: SharedBucket, client: S3Client, marks: MarkWriter) {
         let parts = try wanted.parts { ConfigError(place: "configuration", key: "shared", $0) }
         let clock = CacheClock.system
         let client = S3Client(parts.address.bucket, parts.credentials, group: group, tls: tls, now: clock.now)
@@ -83,7 +84,10 @@ final class Parts: Sendable {
             client, parts.address.names, settings, group: group, computing: worker.computing, now: clock.now,
             ticks: clock.ticks
         ) { message, reason in failures.report(.warning, message, ["reason": "\(reason)"]) }
-        return (bucket, client)
+        let marks = MarkWriter(
+            client, parts.address.names, on: group.next(), now: clock.now, ticks: clock.ticks,
+            sleep: { try await Task.sleep(nanoseconds: $0) })
+        return (bucket, client, marks)
     }
 
     /// Makes ready to ask the servers of some sources.
@@ -161,6 +165,7 @@ final class Parts: Sendable {
             responder.eventLoop.execute { responder.value.giveUpFills() }
         }
         try await generic.quiesce(grace: TimeAmount(patience))
+        await admin.purges?.shutdown(within: max(.seconds(1), end - .now))
         // What was read for the others is on its way to them by now.
         await shared?.bucket.drain(within: max(.seconds(1), end - .now))
         await shared?.client.shutdown()

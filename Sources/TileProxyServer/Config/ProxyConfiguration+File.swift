@@ -60,6 +60,7 @@ extension ProxyConfiguration {
             case "log": try readLog(node)
             case "limits": try readLimits(node)
             case "shared": shared = try Self.shared(node, secrets)
+            case "purge": purgeToken = try Self.purgeToken(node, secrets)
             case "sources":
                 for (name, source) in try node.members() {
                     let read = try SourceConfiguration(name, source, secrets)
@@ -81,7 +82,7 @@ extension ProxyConfiguration {
     private static let keys = [
         "cache", "listen", "threads", "capacity", "entries", "memory", "durability", "publicURL", "hosts",
         "userAgent", "certificateAuthorities", "page", "leaflet", "metrics", "trustedProxies", "accessLog", "log",
-        "limits", "shared", "sources", "upstreams",
+        "limits", "shared", "purge", "sources", "upstreams",
     ]
 
     private static func host(_ text: String) -> String? {
@@ -115,6 +116,22 @@ extension ProxyConfiguration {
         }
         _ = try shared.parts(or: node.fail)
         return shared
+    }
+
+    private static func purgeToken(_ node: ConfigNode, _ secrets: SecretPlaces) throws(ConfigError) -> PurgeToken {
+        var token: PurgeToken?
+        for (name, value) in try node.members() {
+            switch name {
+            case "token":
+                token = PurgeToken(try value.secret(secrets, plainIsFine: false))
+                guard token != nil else {
+                    throw value.fail("a token has letters, digits and -._~+/=, at most \(PurgeToken.longest) of them")
+                }
+            default: try node.unknown(name, value, ["token"])
+            }
+        }
+        guard let token else { throw node.fail("it needs a token, such as ENV:PURGE_TOKEN") }
+        return token
     }
 
     private static func accessLog(_ node: ConfigNode) throws(ConfigError) -> AccessLog {
