@@ -113,4 +113,9 @@ package final class HeldTiles: Sendable {
     package func remove(_ key: TileKey) {
         state.withLock { if !$0.tiles.isEmpty { $0.remove(key) } }
     }
+
+    /// Forgets all tiles of which a closure says so.
+    package func remove(where isMeant: (TileKey) -> Bool) {
+        state.withLock { state in for key in state.tiles.keys.filter(isMeant) { state.remove(key) } }
+    }
 }

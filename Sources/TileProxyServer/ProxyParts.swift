@@ -23,8 +23,8 @@ final class Parts: Sendable {
     /// The certificate that clients see.
     private let serverTLS: ServerTLS?
     private let tls: OriginTLS
-    /// The bucket that is shared with other proxies, and its clients.
-    private let shared: (bucket: SharedBucket, clients: [S3Client])?
+    /// The bucket that is shared with other proxies, its clients, and what adds marks.
+    private let shared: (bucket: SharedBucket, clients: [S3Client], marks: MarkWriter)?
     private let transport: OriginTransport
     private let group: MultiThreadedEventLoopGroup
     private let logger: Logger
@@ -56,7 +56,8 @@ final class Parts: Sendable {
             table, store: store, origins: transport, statistics: statistics, configuration: configuration,
             worker: worker, shared: shared?.bucket, logger: logger, failures: failures)
         admin = AdminService(
-            tiles: tiles, figures: CacheFigures(store: store), statistics: statistics, configuration: configuration)
+            tiles: tiles, figures: CacheFigures(store: store), statistics: statistics, configuration: configuration,
+            marks: shared?.marks)
         var settings = GenericSettings()
         settings.logger = logger
         settings.failures = failures
@@ -77,7 +78,7 @@ final class Parts: Sendable {
         _ wanted: SharedConfiguration, _ cache: String, _ group: MultiThreadedEventLoopGroup, _ tls: OriginTLS,
         _ worker: StoreWorker,
         _ failures: RepeatedFailures
-    ) throws(ConfigError) -> (bucket: SharedBucket, clients: [S3Client]) {
+    ) throws(ConfigError) -> (bucket: SharedBucket, clients: [S3Client], marks: MarkWriter) {
         let parts = try wanted.parts { ConfigError(place: "configuration", key: "shared", $0) }
         let clock = CacheClock.system
         // One that reads and one that writes, each with connections of its own. A map asks for many tiles at once, and a look that
@@ -103,7 +104,10 @@ final class Parts: Sendable {
                 report("what the index of a fleet's bucket says could not be kept for the next start", "\(error)")
             }
         }
-        return (bucket, clients)
+        let marks = MarkWriter(
+            clients[0], parts.address.names, on: group.next(), now: clock.now, ticks: clock.ticks,
+            sleep: { try await Task.sleep(nanoseconds: $0) })
+        return (bucket, clients, marks)
     }
 
     /// Makes ready to ask the servers of some sources.
@@ -193,6 +197,7 @@ final class Parts: Sendable {
             responder.eventLoop.execute { responder.value.giveUpFills() }
         }
         try await generic.quiesce(grace: TimeAmount(patience))
+        await admin.purges?.shutdown(within: max(.seconds(1), end - .now))
         // What was read for the others is on its way to them by now.
         await shared?.bucket.drain(within: max(.seconds(1), end - .now))
         for client in shared?.clients ?? [] { await client.shutdown() }

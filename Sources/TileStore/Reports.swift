@@ -210,6 +210,8 @@ public struct EntrySelection: Sendable {
     public var unusedFor: Int?
     /// Only these keys.
     public var keys: Set<TileKey>?
+    /// Only these tiles, in all their scales and formats.
+    package var tiles: TileSet?
 
     /// Selects everything.
     public init() {}

@@ -87,7 +87,7 @@ extension TileStore {
     ///
     /// Slots are those of these tables: if a reload replaces them meanwhile, the walk goes on in the old ones, which
     /// nobody changes any more.
-    private func scan(_ t: Tables, _ body: (UInt32) -> Void) {
+    func scan(_ t: Tables, _ body: (UInt32) -> Void) {
         var from: UInt32 = 0
         while true {
             let more = tables.read { _, _ -> Bool in
@@ -111,14 +111,19 @@ extension TileStore {
     func giveWay() { environment.pause(20_000) }
 
     private func keys(_ selection: EntrySelection, _ order: EntryOrder?) throws -> SelectedKeys {
-        if let few = selection.keys, few.count < 4096, order == nil {
+        if let few = selection.keys, few.count < 4096, order == nil, selection.tiles == nil {
             return tables.read { t, _ in SelectedKeys(few.compactMap { t.packed($0) }, of: t) }
         }
         let matcher = try Matcher(selection, now: environment.now())
         let t = tables.read { t, _ in t }
+        /// Visits what may match, and all that does.
+        func visit(_ body: (UInt32) -> Void) {
+            guard let tiles = selection.tiles else { return scan(t, body) }
+            scan(t, of: tiles, source: selection.source) { slot, _ in body(slot) }
+        }
         if order == .recency {
             var found: [(recency: UInt64, key: PackedKey)] = []
-            scan(t) { slot in
+            visit { slot in
                 let record = t.entries[slot].pointee
                 if matcher.matches(record, t) { found.append((record.recency, record.key)) }
             }
@@ -126,11 +131,11 @@ extension TileStore {
             return SelectedKeys(found.map(\.key), of: t)
         }
         // Counted first: of a list of millions that grows as it is filled, two would be there at a time.
-        var count = 0
-        scan(t) { slot in if matcher.matches(t.entries[slot].pointee, t) { count += 1 } }
+        var count = selection.tiles?.count ?? 0
+        if selection.tiles == nil { visit { slot in if matcher.matches(t.entries[slot].pointee, t) { count += 1 } } }
         var found: [PackedKey] = []
         found.reserveCapacity(count)
-        scan(t) { slot in
+        visit { slot in
             let record = t.entries[slot].pointee
             if matcher.matches(record, t) { found.append(record.key) }
         }

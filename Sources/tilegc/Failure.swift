@@ -7,6 +7,8 @@ enum ExitStatus: Int32 {
     case found = 1
     /// The command line does not say what to do.
     case usage = 64
+    /// A line of a list is wrong; nothing was done.
+    case wrongData = 65
     /// There is no such cache, entry, file or folder, or it is something else.
     case noInput = 66
     /// The operating system refused, the disk is full, another process is in the way.

@@ -12,8 +12,9 @@ struct TileGC: AsyncParsableCommand {
             worse when it is interrupted.
 
             Reports go to standard output, as text or with --json as JSON; messages and progress to standard error.
-            Exit status: 0 done; 1 the check found something, or tiles could not be had; 64 usage; 66 no such cache or \
-            input; 74 input/output error or another process in the way; 77 refused by a bucket's server; 130 interrupted.
+            Exit status: 0 done; 1 the check found something, or tiles could not be had; 64 usage; 65 a wrong line in a \
+            list, nothing was done; 66 no such cache or input; 74 input/output error or another process in the way; 77 \
+            refused by a bucket's server; 130 interrupted.
             """,
         version: "tilegc \(LibraryVersion.text)",
         subcommands: [

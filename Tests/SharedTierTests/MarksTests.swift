@@ -28,6 +28,34 @@ private func read(_ text: String) -> Marks? { Array(text.utf8).withUnsafeBytes {
 
     init() throws { (osm, topo) = (try SourceName("osm"), try SourceName("topo")) }
 
+    /// All listed tiles are marked, by few marks; where there are few tiles, no other one is.
+    @Test(arguments: Seeds.list(100))
+    func marksOfAListCoverItsTiles(seed: UInt64) throws {
+        var source = SplitMix64(seed: seed)
+        let count = source.pick([0, 1, 5, 40, 2000])
+        var tiles = Set<PackedTile>()
+        for _ in 0..<count {
+            let z = source.pick([3, 7, 7, 7, 14])
+            tiles.insert(PackedTile(z: z, x: source.below(1 << min(z, 9)), y: source.below(1 << min(z, 9))))
+        }
+        let marks = try Marks.expiring(osm, tiles: tiles.sorted(), at: now)
+        #expect(marks.list.count <= Marks.mostOfList && marks.epochs.isEmpty)
+        func isMarked(_ tile: PackedTile) throws -> Bool {
+            marks.isExpired(
+                TileKey(source: osm, tile: try TileAddress(z: tile.z, x: tile.x, y: tile.y)),
+                askedAt: now.adding(seconds: -9))
+        }
+        for tile in tiles { #expect(try isMarked(tile), "seed \(seed)") }
+        for _ in 0..<100 {
+            let z = source.below(15)
+            let tile = PackedTile(z: z, x: source.below(1 << z), y: source.below(1 << z))
+            if try isMarked(tile) {
+                #expect(tiles.contains { $0.z == z }, "a zoom of which none is listed")
+                if count <= 5 { #expect(tiles.contains(tile), "seed \(seed)") }
+            }
+        }
+    }
+
     /// A mark covers the tiles of its rectangle, and every tile on a lower zoom that has one of them below it.
     @Test(arguments: Seeds.list(200))
     func aMarkCoversWhatIsShownThere(seed: UInt64) throws {

@@ -357,13 +357,12 @@ struct OwnOverlayTests {
         #expect(renderer.pictures(one, size: 512) == ["5/3/4"])
         #expect(overlay.asked.withLock { $0 } == ["5/3/4"])
         #expect(overlay.minimumZ == 0 && overlay.maximumZ == 21 && !overlay.isGeometryFlipped)
-        // What throws is left alone for a while.
+        // What throws is no picture. (That it is left alone for a while is told by a clock that a test moves, in RendererTests.)
         let other = try tile(5, 9, 4)
         #expect(renderer.pictures(other, size: 512) == [])
         await renderer.settle()
         #expect(renderer.pictures(other, size: 512) == [])
-        await renderer.settle()
-        #expect(overlay.asked.withLock { $0 } == ["5/3/4", "5/9/4"])
+        #expect(overlay.asked.withLock { $0.prefix(2) } == ["5/3/4", "5/9/4"])
     }
 
     @Test @MainActor func aMapViewsDelegateGetsItsRenderer() {

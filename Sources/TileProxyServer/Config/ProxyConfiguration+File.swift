@@ -70,6 +70,7 @@ extension ProxyConfiguration {
             case "log": try readLog(node)
             case "limits": try readLimits(node)
             case "shared": shared = try Self.shared(node, secrets)
+            case "purge": purgeToken = try Self.purgeToken(node, secrets)
             case "sources":
                 for (name, source) in try node.members() {
                     let read = try SourceConfiguration(name, source, secrets)
@@ -92,7 +93,7 @@ extension ProxyConfiguration {
         "cache", "listen", "tls", "redirectToHTTPS", "threads", "capacity", "entries", "memory", "durability",
         "publicURL", "hosts",
         "userAgent", "certificateAuthorities", "page", "leaflet", "metrics", "trustedProxies", "accessLog", "log",
-        "limits", "shared", "sources", "upstreams",
+        "limits", "shared", "purge", "sources", "upstreams",
     ]
 
     private static func host(_ text: String) -> String? {
@@ -141,6 +142,22 @@ extension ProxyConfiguration {
             throw node.fail("it needs both certificate and key, each a PEM file")
         }
         return TLSFiles(certificate: certificate, key: key)
+    }
+
+    private static func purgeToken(_ node: ConfigNode, _ secrets: SecretPlaces) throws(ConfigError) -> PurgeToken {
+        var token: PurgeToken?
+        for (name, value) in try node.members() {
+            switch name {
+            case "token":
+                token = PurgeToken(try value.secret(secrets, plainIsFine: false))
+                guard token != nil else {
+                    throw value.fail("a token has letters, digits and -._~+/=, at most \(PurgeToken.longest) of them")
+                }
+            default: try node.unknown(name, value, ["token"])
+            }
+        }
+        guard let token else { throw node.fail("it needs a token, such as ENV:PURGE_TOKEN") }
+        return token
     }
 
     private static func accessLog(_ node: ConfigNode) throws(ConfigError) -> AccessLog {

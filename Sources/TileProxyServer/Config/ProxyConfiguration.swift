@@ -73,6 +73,8 @@ package struct ProxyConfiguration: Hashable, Sendable {
     package var limits = Limits()
     /// The bucket that is shared with other proxies, if there is one.
     package var shared: SharedConfiguration?
+    /// What a request to purge must show; `nil` where there is no purging over HTTP.
+    package var purgeToken: PurgeToken?
     package var sources: [SourceConfiguration] = []
     package var routes: [ProxyRoute] = []
 
@@ -126,6 +128,7 @@ package struct ProxyConfiguration: Hashable, Sendable {
         compare("certificateAuthorities", \.certificateAuthorities)
         compare("limits", \.limits)
         compare("shared", \.shared)
+        compare("purge", \.purgeToken)
         compare("upstreams", \.routes)
         compare("page") { [$0.hasPage, $0.hasMetrics] }
         compare("leaflet", \.leaflet)

@@ -7,9 +7,10 @@ import SharedTier
 import TileCache
 import TileStore
 
-/// Answers the page and what is below `/_tileproxy/` on one event loop.
+/// Answers the page and what else is below `/_tileproxy/` on one event loop.
 package final class AdminResponder {
     private let service: AdminService
+    private let purges: PurgeResponder?
     private let loop: any EventLoop
     private let time: LoopTime
 
@@ -17,6 +18,7 @@ package final class AdminResponder {
 
     package init(_ service: AdminService, loop: any EventLoop, time: LoopTime) {
         self.service = service
+        purges = service.purges.map { PurgeResponder($0, loop: loop) }
         self.loop = loop
         self.time = time
     }
@@ -27,11 +29,12 @@ package final class AdminResponder {
     }
 
     package func respond(_ exchange: Exchange) {
-        guard exchange.head.method == .get || exchange.head.method == .head else {
+        let path = exchange.head.path
+        let isPurge = path == Self.prefix + "/purge"
+        guard isPurge || exchange.head.method == .get || exchange.head.method == .head else {
             exchange.reply(405, "This can only be read.", fields: [.allow: "GET, HEAD"])
             return
         }
-        let path = exchange.head.path
         // Who spreads the load asks for health by whatever name it has, and learns nothing else.
         guard path == Self.prefix + "/health" || service.isOwn(exchange.head.host) else {
             exchange.reply(
@@ -41,6 +44,9 @@ package final class AdminResponder {
             return
         }
         switch path {
+        case Self.prefix + "/purge":
+            guard let purges else { return exchange.reply(404, "There is nothing here.") }
+            purges.respond(exchange)
         case "/": page(service.rootPage, exchange)
         case Self.prefix:
             let fields: HTTPFields = [.location: "_tileproxy/"]

@@ -1,5 +1,6 @@
 import HTTPListener
 import NIOCore
+package import SharedTier
 import TileCache
 import TileStore
 
@@ -13,6 +14,8 @@ package final class AdminService: Sendable {
     let rootPage: MapPage?
     let ownPage: MapPage?
     let hasMetrics: Bool
+    /// Purges over HTTP; `nil` without a token.
+    let purges: PurgeService?
     /// Whether the root is the page's; else it belongs to an upstream.
     let ownsRoot: Bool
     /// The hosts under which the page and the figures are served.
@@ -20,8 +23,13 @@ package final class AdminService: Sendable {
     private let stopping = Locked(false)
 
     package init(
-        tiles: TileService, figures: CacheFigures, statistics: Statistics, configuration: ProxyConfiguration
+        tiles: TileService, figures: CacheFigures, statistics: Statistics, configuration: ProxyConfiguration,
+        marks: MarkWriter? = nil
     ) {
+        purges = configuration.purgeToken.map { token in
+            PurgeService(
+                token, tiles: tiles, upstreams: configuration.routes.map(\.name), marks: marks, logger: tiles.logger)
+        }
         self.tiles = tiles
         self.figures = figures
         self.statistics = statistics

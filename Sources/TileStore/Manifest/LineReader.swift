@@ -137,6 +137,31 @@ struct LineReader: ~Copyable {
         return true
     }
 
+    /// What is done to the keys of a line.
+    enum KeysChange: Equatable {
+        case gone
+        case expire(UInt32)
+    }
+
+    /// Takes a line apart whose checksum was right, if it takes keys away or makes them stale in our own layout.
+    ///
+    /// - Parameter keys: Gets the keys' texts, which point into the line.
+    func readKeys(_ body: UnsafeRawBufferPointer, into keys: inout [UnsafeRawBufferPointer]) -> KeysChange? {
+        var scan = Scan(bytes: body)
+        let isGone = scan.take("{\"gone\":[")
+        guard isGone || scan.take("{\"expire\":[") else { return nil }
+        repeat {
+            guard scan.take("\""), let text = scan.plainString() else { return nil }
+            keys.append(text)
+        } while scan.take(",")
+        guard scan.take("]") else { return nil }
+        if isGone { return scan.at == body.count ? .gone : nil }
+        guard scan.take(",\"exp\":"), let time = scan.number(), time < UInt64(UInt32.max), scan.at == body.count else {
+            return nil
+        }
+        return .expire(UInt32(time))
+    }
+
     private struct Scan {
         let bytes: UnsafeRawBufferPointer
         var at = 0

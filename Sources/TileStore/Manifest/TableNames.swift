@@ -49,6 +49,26 @@ final class TableNames {
         return variantNumbers["\(scale).\(format ?? "")"]
     }
 
+    /// The number of a line's source, which mostly is that of the line before; `nil` if it has none.
+    func known(lineSource utf8: UnsafeRawBufferPointer) -> UInt16? {
+        if let base = utf8.baseAddress, utf8.count == lastSourceLength, memcmp(base, lastSource, utf8.count) == 0 {
+            return lastSourceNumber
+        }
+        guard let number = source(String(decoding: utf8, as: UTF8.self)) else { return nil }
+        note(utf8, number)
+        return number
+    }
+
+    /// The same of a variant.
+    func known(variant scale: Int, _ format: UnsafeRawBufferPointer?) -> UInt16? {
+        if scale == 1, format == nil { return 0 }
+        let mark = Self.mark(scale, format)
+        if let mark, mark == lastVariantMark { return lastVariantNumber }
+        guard let number = variant(scale, format.map { String(decoding: $0, as: UTF8.self) }) else { return nil }
+        if let mark { (lastVariantMark, lastVariantNumber) = (mark, number) }
+        return number
+    }
+
     func resource(_ source: UInt16, _ text: String) -> UInt64? {
         resources[ResourceName(source: source, text: text)]
     }
@@ -113,9 +133,15 @@ final class TableNames {
 
     private func enter(otherSource utf8: UnsafeRawBufferPointer) -> UInt16? {
         guard let number = enter(source: utf8) else { return nil }
-        lastSource.copyMemory(from: utf8.baseAddress.unsafelyUnwrapped, byteCount: utf8.count)
-        (lastSourceLength, lastSourceNumber) = (utf8.count, number)
+        note(utf8, number)
         return number
+    }
+
+    /// Keeps the number of a source, whose name has at most 64 bytes, for the next line.
+    private func note(_ source: UnsafeRawBufferPointer, _ number: UInt16) {
+        guard let base = source.baseAddress else { return }
+        lastSource.copyMemory(from: base, byteCount: source.count)
+        (lastSourceLength, lastSourceNumber) = (source.count, number)
     }
 
     @inline(__always)
@@ -125,17 +151,21 @@ final class TableNames {
     }
 
     private func enter(otherVariant scale: Int, _ format: UnsafeRawBufferPointer?) -> UInt16? {
-        // Formats have 12 bytes at most: with the scale they fit into two words, which say whether it is the last one again.
-        var mark: (UInt64, UInt64) = (0, UInt64(truncatingIfNeeded: scale) << 56)
-        if let format, format.count <= 12 {
-            withUnsafeMutableBytes(of: &mark) { $0.copyMemory(from: format) }
-            if mark == lastVariantMark { return lastVariantNumber }
-        }
+        let mark = Self.mark(scale, format)
+        if let mark, mark == lastVariantMark { return lastVariantNumber }
         guard let number = enter(variant: scale, named: format.map { String(decoding: $0, as: UTF8.self) }) else {
             return nil
         }
-        if (format?.count ?? 13) <= 12 { (lastVariantMark, lastVariantNumber) = (mark, number) }
+        if let mark { (lastVariantMark, lastVariantNumber) = (mark, number) }
         return number
+    }
+
+    /// Formats have 12 bytes at most: with the scale they fit into two words, which say whether it is the last one again.
+    private static func mark(_ scale: Int, _ format: UnsafeRawBufferPointer?) -> (UInt64, UInt64)? {
+        guard let format, format.count <= 12 else { return nil }
+        var mark: (UInt64, UInt64) = (0, UInt64(truncatingIfNeeded: scale) << 56)
+        withUnsafeMutableBytes(of: &mark) { $0.copyMemory(from: format) }
+        return mark
     }
 
     private func enter(variant scale: Int, named format: String?) -> UInt16? {

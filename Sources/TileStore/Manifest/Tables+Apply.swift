@@ -24,6 +24,11 @@ extension Tables {
     private func applyAny(
         _ body: UnsafeRawBufferPointer, _ reader: borrowing LineReader, _ inCheckpoint: Bool
     ) -> Applied {
+        var keys: [UnsafeRawBufferPointer] = []
+        if let change = reader.readKeys(body, into: &keys) {
+            apply(change, to: keys)
+            return .done
+        }
         guard let line = reader.readAny(body) else { return .damaged }
         if case .put(let put) = line { return apply(put) ? .done : .damaged }
         return applyRare(line, inCheckpoint)
@@ -40,6 +45,17 @@ extension Tables {
             NewState(
                 blob: put.blob, size: put.size, set: set, details: put.details, storedAt: put.storedAt,
                 expires: put.expires, recency: put.recency, lastUsed: put.lastUsed ?? put.storedAt))
+    }
+
+    /// Carries out what a line says of some keys; what is no key, or not there, is passed over.
+    private func apply(_ change: LineReader.KeysChange, to keys: [UnsafeRawBufferPointer]) {
+        for text in keys {
+            guard let key = known(text) else { continue }
+            switch change {
+            case .gone: remove(key)
+            case .expire(let time): if let slot = find(key) { expire(slot, at: time) }
+            }
+        }
     }
 
     private func applyRare(_ line: ManifestLine, _ inCheckpoint: Bool) -> Applied {
@@ -96,4 +112,14 @@ extension Tables {
 
     /// The packed form of a key's text if such an entry can exist.
     private func known(_ text: String) -> PackedKey? { (try? TileKey(text)).flatMap { packed($0) } }
+
+    /// The same for bytes of a line.
+    private func known(_ text: UnsafeRawBufferPointer) -> PackedKey? {
+        guard let key = KeyText(text) else { return nil }
+        guard let tile = key.tile else { return known(String(decoding: text, as: UTF8.self)) }
+        guard let source = names.known(lineSource: key.source),
+            let variant = names.known(variant: tile.scale, tile.format)
+        else { return nil }
+        return PackedKey(source: source, z: tile.z, x: tile.x, y: tile.y, variant: variant)
+    }
 }

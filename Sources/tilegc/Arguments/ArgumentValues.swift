@@ -59,6 +59,22 @@ enum ArgumentValues {
         }
     }
 
+    /// `7`.
+    static func oneZoom(_ text: String) throws -> Int {
+        guard let zoom = zoom(text[...]) else { throw ValidationError("expected a zoom from 0 to 28, not '\(text)'") }
+        return zoom
+    }
+
+    /// `/zxy`, ` xyz`.
+    static func listFormat(_ text: String) throws -> TileListFormat {
+        guard let format = TileListFormat(text) else {
+            throw ValidationError(
+                "expected a separator and the letters z, x and y in their order, such as '/zxy' or ' xyz', not '\(text)'"
+            )
+        }
+        return format
+    }
+
     /// `west,south,east,north` in degrees.
     static func box(_ text: String) throws -> GeoBox {
         let parts = text.split(separator: ",", omittingEmptySubsequences: false).map { part in

@@ -67,20 +67,35 @@ struct ExplicitSelectOptions: ParsableArguments {
     @OptionGroup(title: "Selection")
     var select: SelectOptions
 
+    @OptionGroup(title: "Selection")
+    var list: ListOptions
+
     @Flag(help: "All entries (instead of a selection).")
     var all = false
 
+    private var isEmpty: Bool { select.isEmpty && list.list == nil }
+
     func validate() throws {
-        if select.isEmpty, !all {
+        if isEmpty, !all {
             throw ValidationError(
-                "no entries are selected: narrow them down with --source, --zoom, --bbox, --stale, --unused-for or "
-                    + "--key, or say --all")
+                "no entries are selected: narrow them down with --source, --zoom, --bbox, --stale, --unused-for, --key or "
+                    + "--list, or say --all")
         }
-        if all, !select.isEmpty {
+        if all, !isEmpty {
             throw ValidationError("--all and a selection exclude each other: leave one of them out")
         }
     }
 
-    /// The same for the store.
-    var selection: EntrySelection { select.selection }
+    /// What to say where no entry is selected.
+    func nothingSelected(in store: TileStore) throws -> String {
+        // A list alone is a selection.
+        try select.isEmpty && list.list != nil ? "no entry is selected" : select.nothingSelected(in: store)
+    }
+
+    /// The same for the store; reads the list, if there is one.
+    func selection() throws -> EntrySelection {
+        var selection = select.selection
+        selection.tiles = try list.tiles(of: select.source)
+        return selection
+    }
 }

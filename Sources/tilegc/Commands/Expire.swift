@@ -9,6 +9,9 @@ struct Expire: ParsableCommand {
         discussion: """
             The bytes stay: a server that answers "not modified" costs no download. Something has to be selected: to \
             mark the whole cache, say --all.
+
+            A list is read and checked as a whole before anything is changed. Its tiles are meant in all their scales and formats, \
+            of the source that --source names, or of all.
             """)
 
     @OptionGroup var cache: CacheArgument
@@ -16,17 +19,20 @@ struct Expire: ParsableCommand {
     @OptionGroup var report: ReportOptions
 
     func run() throws {
+        let selection = try select.selection()
         let store = try cache.open()
-        let expired = try store.expire(select.selection)
+        let unknown = try store.unknownLines(of: selection)
+        let expired = try store.expire(selection)
         if expired == 0, let source = select.select.source, let complaint = try store.complaint(about: source) {
             Message.print(complaint)
         }
         try store.close()
         let output = StandardOutput()
         if report.json {
-            try output.line(.object([("expired", .integer(expired))]))
+            try output.line(.object([("expired", .integer(expired))] + UnknownLines.fields(unknown)))
         } else {
-            try output.line("Marked \(Figure.count(expired, "fresh entry", "fresh entries")) stale.")
+            try output.line(
+                "Marked \(Figure.count(expired, "fresh entry", "fresh entries")) stale" + UnknownLines.words(unknown))
         }
         try output.finish()
     }

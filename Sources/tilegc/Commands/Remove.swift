@@ -8,7 +8,8 @@ struct Remove: ParsableCommand {
         abstract: "Removes entries, and the blobs that no other entry shares.",
         discussion: """
             What a region pins stays, unless --pinned is given. Something has to be selected: to empty the cache, say \
-            --all.
+            --all. A list is read and checked as a whole before anything is removed; its tiles are meant in all their scales and \
+            formats.
             """)
 
     @OptionGroup var cache: CacheArgument
@@ -23,28 +24,30 @@ struct Remove: ParsableCommand {
     @OptionGroup var report: ReportOptions
 
     func run() throws {
+        let selection = try select.selection()
         let store = try dryRun ? cache.openForReading() : cache.open()
+        let unknown = try store.unknownLines(of: selection)
         let removal =
             try dryRun
-            ? store.removal(of: select.selection, includingPinned: pinned)
-            : store.remove(select.selection, includingPinned: pinned)
+            ? store.removal(of: selection, includingPinned: pinned)
+            : store.remove(selection, includingPinned: pinned)
         if removal.removedEntries == 0 {
-            Message.print(try nothingRemoved(in: store))
+            Message.print(try nothingRemoved(selection, in: store))
         }
         try store.close()
         let output = StandardOutput()
         if report.json {
-            try output.line(.object(removal.fields))
+            try output.line(.object(removal.fields + UnknownLines.fields(unknown)))
         } else {
-            try output.line("\(removal.sentence(planned: dryRun)).")
+            try output.line(removal.sentence(planned: dryRun) + UnknownLines.words(unknown))
         }
         try output.finish()
     }
 
-    private func nothingRemoved(in store: TileStore) throws -> String {
-        let hasPinned = try !pinned && store.removal(of: select.selection, includingPinned: true).removedEntries > 0
+    private func nothingRemoved(_ selection: EntrySelection, in store: TileStore) throws -> String {
+        let hasPinned = try !pinned && store.removal(of: selection, includingPinned: true).removedEntries > 0
         return hasPinned
             ? "all entries that are selected are pinned (--pinned removes those too)"
-            : try select.select.nothingSelected(in: store)
+            : try select.nothingSelected(in: store)
     }
 }

@@ -11,11 +11,18 @@ struct Revalidate: AsyncParsableCommand {
             Those that have been stale longest come first. Without a selection, all stale tiles of the source are meant; \
             what is fresh is never asked for ('tilegc expire' makes it stale). Exit status 1 means that some could not be \
             had: the report says how many and why.
+
+            With --changed it writes the keys of the tiles whose bytes are other ones than before, or gone, one a line: what a \
+            CDN has to forget.
             """)
 
     @OptionGroup var cache: CacheArgument
     @OptionGroup(title: "Server") var server: ServerOptions
     @OptionGroup(title: "Selection") var select: NarrowingOptions
+    @OptionGroup(title: "Selection") var list: ListOptions
+
+    @Option(help: ArgumentHelp("Write the keys whose bytes have changed into this file.", valueName: "file"))
+    var changed: String?
 
     @Option(help: ArgumentHelp("At most so many tiles.", valueName: "n"), transform: ArgumentValues.count)
     var limit: Int?
@@ -24,15 +31,23 @@ struct Revalidate: AsyncParsableCommand {
 
     func run() async throws {
         let source = try server.tileSource()
+        var selection = select.selection
+        selection.source = source.name
+        selection.tiles = try list.tiles(of: source.name)
         Interrupt.watch()
         let fetcher = try server.open(cache, createIfMissing: false)
+        let store = fetcher.cache.store
         // A mistyped name has nothing that is stale, which would look like success.
-        if let complaint = try fetcher.cache.store.complaint(about: source.name) { Message.print(complaint) }
-        try await fetcher.run(report) { cache in
+        if let complaint = try store.complaint(about: source.name) { Message.print(complaint) }
+        let unknown = try store.unknownLines(of: selection)
+        var stale = selection
+        stale.stale = true
+        let changes = try changed.map { try ChangedKeys(in: $0, store, stale) }
+        try await fetcher.run(report, unknown: unknown, changes) { [selection] cache in
             var options = server.options
             options.priority = .refresh
-            return try await cache.refreshStale(
-                source, limit: limit ?? .max, where: select.selection, options: options)
+            if let changes { options.onTile = { key, _ in changes.note(key) } }
+            return try await cache.refreshStale(source, limit: limit ?? .max, where: selection, options: options)
         }
     }
 }

@@ -14,11 +14,18 @@ struct Fetcher {
 
     /// Starts a download, shows it until it is over, closes everything, and reports.
     ///
+    /// - Parameters:
+    ///   - unknown: How many lines of a list name a tile that is not cached.
+    ///   - changes: Where to write which tiles have changed.
     /// - Throws: ``Failure`` with the status that the outcome deserves.
-    func run(_ options: ReportOptions, _ start: (TileCache) async throws -> TileDownload) async throws {
+    func run(
+        _ options: ReportOptions, unknown: Int? = nil, _ changes: ChangedKeys? = nil,
+        _ start: (TileCache) async throws -> TileDownload
+    ) async throws {
         let result: DownloadReport
         do {
-            result = await watch(try await start(cache))
+            result = try await watch(try await start(cache), changes)
+            try changes?.finish()
         } catch {
             // The first error is the one to tell.
             do { try await close() } catch let second { Message.print("closing the cache: \(second)") }
@@ -26,13 +33,13 @@ struct Fetcher {
             throw error
         }
         try await close()
-        try DownloadFigures(report: result).write(options)
+        try DownloadFigures(report: result, unknown: unknown, changed: changes?.count).write(options)
     }
 
     /// Shows a download's progress until it is over; an interrupt ends it.
     ///
     /// Says at once what goes wrong: the first tile that fails, and each time why the server is waited for.
-    private func watch(_ download: TileDownload) async -> DownloadReport {
+    private func watch(_ download: TileDownload, _ changes: ChangedKeys?) async throws -> DownloadReport {
         var progress = Progress()
         // A server that hangs makes no progress, and the user wants to stop all the same.
         let watcher = Task {
@@ -51,6 +58,12 @@ struct Fetcher {
             }
             toldObstacle = state.isWaiting
             progress.show(state.done - state.failed, of: state.total, "tiles, \(Figure.size(state.bytes))")
+            do { try changes?.write() } catch {
+                // What changes from now on would be told to nobody.
+                download.cancel()
+                _ = await download.report()
+                throw error
+            }
         }
         progress.clear()
         return await download.report()
@@ -66,6 +79,10 @@ struct Fetcher {
 /// What `seed` and `revalidate` report.
 struct DownloadFigures {
     let report: DownloadReport
+    /// How many lines of a list name a tile that is not cached.
+    var unknown: Int?
+    /// How many tiles have other bytes now.
+    var changed: Int?
 
     private var progress: DownloadProgress { report.progress }
 
@@ -74,7 +91,12 @@ struct DownloadFigures {
     /// The fields that scripts rely on: `tiles` is the sum of the five that follow it; `missing` counts `failed`,
     /// `pending` and what was evicted or removed meanwhile.
     var json: JSON {
-        .object([
+        .object(
+            figures + UnknownLines.fields(unknown) + (changed.map { [("changed", .integer($0))] } ?? []))
+    }
+
+    private var figures: [(String, JSON)] {
+        [
             ("tiles", .integer(progress.done)), ("fetched", .integer(progress.fetched)),
             ("revalidated", .integer(progress.revalidated)), ("unchanged", .integer(progress.unchanged)),
             ("negative", .integer(progress.absent)), ("failed", .integer(progress.failed)),
@@ -88,7 +110,7 @@ struct DownloadFigures {
                         .object([("tiles", .integer($0.tiles)), ("reason", .string($0.reason.message))])
                     })
             ),
-        ])
+        ]
     }
 
     var text: String {
@@ -96,7 +118,8 @@ struct DownloadFigures {
             + "(\(Figure.size(progress.bytes))), \(Figure.count(progress.revalidated)) revalidated, "
             + "\(Figure.count(progress.unchanged)) unchanged, \(Figure.count(progress.absent)) absent, "
             + "\(Figure.count(progress.failed)) failed"
-            + (progress.pending > 0 ? "; \(Figure.count(progress.pending)) not had." : ".")
+            + (changed.map { "; \(Figure.count($0)) changed" } ?? "")
+            + (progress.pending > 0 ? "; \(Figure.count(progress.pending)) not had" : "") + UnknownLines.words(unknown)
     }
 
     /// Writes the report, then ends with the status that the outcome deserves.

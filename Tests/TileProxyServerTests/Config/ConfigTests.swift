@@ -55,6 +55,16 @@ struct ConfigTests {
     }
 
     @Test
+    func aTokenForPurgingIsReadAndNotShown() throws {
+        let configuration = try Self.read("cache: /c\npurge: {token: ENV:TOKEN}")
+        #expect(configuration.purgeToken?.admits("Bearer s3cret") == true)
+        #expect(!"\(configuration)".contains("s3cret"))
+        #expect(configuration.needingRestart(from: try Self.read("cache: /c")) == ["purge"])
+        #expect(try Self.read("purge: {token: FILE:/run/key}").purgeToken?.admits("Bearer from-file") == true)
+        #expect(try Self.read("cache: /c").purgeToken == nil)
+    }
+
+    @Test
     func everyKeyOfASourceIsRead() throws {
         let configuration = try Self.read(
             """
@@ -146,6 +156,12 @@ struct ConfigTests {
         WrongConfig("publicURL: tiles.example", "expected a URL"),
         WrongConfig("limits: {idle: 2d}", "at most a day"),
         WrongConfig("accessLog: {formt: json}", "did you mean format?"),
+        WrongConfig("purge: {tokn: ENV:TOKEN}", "did you mean token?"),
+        WrongConfig("purge: {token: plain}", "comes from ENV:VARIABLE"),
+        WrongConfig("purge: {token: ENV:NONE}", "NONE is not set"),
+        WrongConfig("purge: {token: ENV:BLANK}", "a token has letters"),
+        WrongConfig("purge: {}", "it needs a token"),
+        WrongConfig("purge: ENV:TOKEN", "expected keys with values"),
         WrongConfig("log: {level: loud}", "expected one of"),
         WrongConfig("upstreams: [nothing]", "upstreams"),
         WrongConfig("sources: 3", "expected keys with values"),

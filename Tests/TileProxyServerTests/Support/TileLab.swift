@@ -103,7 +103,7 @@ final class TileLab: Sendable {
         _ sources: [SourceConfiguration], loops: Int = 1, files: SimulatedFileSystem? = nil,
         logger: Logger = Logger(label: "test"), transport: (any TileOrigins)? = nil,
         publicURL: String? = nil, lonePatience: TimeAmount = .hours(1), bucket: (any SharedObjects)? = nil,
-        timeout: Duration = .seconds(3600),
+        timeout: Duration = .seconds(3600), purgeToken: String? = nil, upstreams: [String] = [],
         origin answer: @escaping @Sendable (HTTPRequest) async throws -> Answer
     ) async throws {
         origin = Origin(answer)
@@ -116,6 +116,8 @@ final class TileLab: Sendable {
         configuration.sources = sources
         configuration.leaflet = "network"
         configuration.publicURL = publicURL
+        configuration.purgeToken = purgeToken.flatMap { PurgeToken($0) }
+        configuration.routes = try upstreams.map { try ProxyRoute($0) }
         let manual = clock
         let times = CacheClock(
             now: { manual.now }, ticks: { manual.ticks },
@@ -132,8 +134,19 @@ final class TileLab: Sendable {
         service = TileService(
             try SourceTable(configuration), store: store, origins: transport ?? origin, statistics: statistics,
             configuration: configuration, clock: times, lonePatience: lonePatience, shared: shared, logger: logger)
+        let marks = bucket.map { bucket in
+            MarkWriter(
+                bucket, ObjectNames(prefix: ""), on: MultiThreadedEventLoopGroup.singleton.next(),
+                now: { manual.now }, ticks: { manual.ticks },
+                sleep: {
+                    try Task.checkCancellation()
+                    manual.advance(nanoseconds: $0)
+                    await Task.yield()
+                })
+        }
         admin = AdminService(
-            tiles: service, figures: CacheFigures(store: store), statistics: statistics, configuration: configuration)
+            tiles: service, figures: CacheFigures(store: store), statistics: statistics, configuration: configuration,
+            marks: marks)
         var settings = HTTPServer.Configuration()
         settings.addresses = [ListenAddress(port: 0)]
         settings.clock = { HTTPDate(seconds: manual.now.seconds) }
@@ -180,6 +193,7 @@ final class TileLab: Sendable {
     func end() async throws {
         await client.shutdown()
         try await server.shutdown()
+        await admin.purges?.shutdown()
         await admin.figures.shutdown()
         try await service.shutdown()
         if FileManager.default.fileExists(atPath: folder) { try FileManager.default.removeItem(atPath: folder) }
