@@ -357,7 +357,7 @@ struct OwnOverlayTests {
         #expect(renderer.pictures(one, size: 512) == ["5/3/4"])
         #expect(overlay.asked.withLock { $0 } == ["5/3/4"])
         #expect(overlay.minimumZ == 0 && overlay.maximumZ == 21 && !overlay.isGeometryFlipped)
-        // What throws is no picture. (That it is left alone for a while is told by a clock that a test moves, in RendererTests.)
+        // What throws is no picture. (That it is left alone for a while is shown with a clock that a test moves, in TilePainterTests.)
         let other = try tile(5, 9, 4)
         #expect(renderer.pictures(other, size: 512) == [])
         await renderer.settle()
