@@ -78,7 +78,7 @@ expect "an app with MBTiles" "grdb.swift swift-http-types " "$(resolved)"
 
 package '"NIO"' "TileCache TileCacheNIO"
 found=$(resolved)
-for name in async-http-client swift-nio swift-nio-ssl swift-http-types; do
+for name in async-http-client swift-nio swift-nio-ssl swift-nio-http2 swift-http-types; do
     case " $found" in *" $name "*) ;; *) expect "an app with NIO" "$name and others" "$found" ;; esac
 done
 for name in swift-argument-parser yams grdb.swift; do

@@ -3,6 +3,7 @@ import AsyncHTTPClient
 import HTTPTypes
 public import NIOCore
 import NIOHTTP1
+import NIOHTTP2
 import NIOPosix
 import NIOSSL
 public import TileCache
@@ -82,8 +83,15 @@ public final class AsyncHTTPClientTransport: TileTransport {
             connectionsMade.withLock { $0 += 1 }
             return channel.eventLoop.makeSucceededVoidFuture()
         }
-        settings.http1_1ConnectionDebugInitializer = count
+        settings.http1_1ConnectionDebugInitializer = { channel in
+            count(channel).flatMap {
+                StatusCheck.add(to: channel) { try $0.handler(type: ByteToMessageHandler<HTTPResponseDecoder>.self) }
+            }
+        }
         settings.http2ConnectionDebugInitializer = count
+        settings.http2StreamChannelDebugInitializer = { channel in
+            StatusCheck.add(to: channel) { try $0.handler(type: HTTP2FramePayloadToHTTP1ClientCodec.self) }
+        }
         // NIO's own sockets on every platform, so that errors and trust are the same everywhere.
         client = HTTPClient(
             eventLoopGroupProvider: .shared(eventLoopGroup ?? MultiThreadedEventLoopGroup.singleton),

@@ -63,6 +63,21 @@ struct MapCacheFolderTests {
         }
     }
 
+    /// The whole takeover ended there, each time, and the error named no file.
+    @Test func aFileThatCannotBeReadIsCountedAndTheOthersAreTakenOver() async throws {
+        try await withFolder { folder, write in
+            for z in 0...3 { try write(z, 0, 0, picture("\(z)")) }
+            let name = MapCacheFolder.fileName(Self.template, z: 1, x: 1, y: 1)
+            try FileManager.default.createDirectory(
+                at: folder.appendingPathComponent(name), withIntermediateDirectories: true)
+            let lab = try MapLab()
+            var old = MapCacheFolder(folder: folder, urlTemplate: Self.template)
+            old.exhaustiveZoom = 3
+            let report = try await old.importTiles(into: lab.map)
+            #expect(report == MapCacheFolder.Report(imported: 4, unreadable: 1))
+        }
+    }
+
     @Test func aFolderThatIsNotThereIsAnError() async throws {
         let lab = try MapLab()
         let old = MapCacheFolder(folder: URL(fileURLWithPath: "/nowhere/at/all"), urlTemplate: Self.template)

@@ -227,4 +227,22 @@ struct MapCacheTests {
         #expect(throws: TileCacheError.self) { try MapCache(offline: folder, sourceName: "village") }
         #expect(throws: StoreError.self) { try MapCache(offline: folder.appendingPathComponent("none")) }
     }
+
+    /// Its path alone was taken, and a cache made at the root of the file system.
+    @Test func aBaseURLThatIsNoFileURLIsRefused() throws {
+        var configuration = MapCacheConfiguration(urlTemplate: "https://tiles.example/{z}/{x}/{y}.png")
+        configuration.baseURL = URL(string: "https://tiles.example/nowhere")
+        let error = #expect(throws: StoreError.self) { try MapCache(configuration, transport: ScriptedServer()) }
+        #expect(error?.code == .invalidValue && error?.message.contains("file") == true)
+    }
+
+    /// The header fields and the values were shown, with the tokens in them.
+    @Test func dumpingAConfigurationShowsNoSecret() throws {
+        var configuration = MapCacheConfiguration(urlTemplate: "https://tiles.example/{z}/{x}/{y}.png?key=s3cr3t")
+        configuration.values = ["token": "s3cr3t"]
+        configuration.headers[.authorization] = "Bearer s3cr3t"
+        var text = "\(configuration) \(String(reflecting: configuration))"
+        dump(configuration, to: &text)
+        #expect(!text.contains("s3cr3t") && text.contains("MapCache"))
+    }
 }

@@ -70,7 +70,15 @@ struct QuickStartTests {
             var badZooms = MapCacheConfig(withUrlTemplate: "https://tiles.example/{z}/{x}/{y}.png")
             badZooms.baseURL = folder
             (badZooms.minimumZ, badZooms.maximumZ) = (50, -3)
-            for config in [underFile, badTemplate, badZooms] {
+            // Its tiles said that the source had no such zooms.
+            var wrongZooms = MapCacheConfig(withUrlTemplate: "https://tiles.example/{z}/{x}/{y}.png")
+            wrongZooms.baseURL = folder
+            (wrongZooms.minimumZ, wrongZooms.maximumZ) = (5, 3)
+            let elsewhere = try await #require(throws: TileCacheError.self) {
+                try await MapCache(withConfig: wrongZooms).loadTile(try tile(2, 0, 0), refreshing: false)
+            }
+            #expect(elsewhere.message.contains("is beyond the last"))
+            for config in [underFile, badTemplate, badZooms, wrongZooms] {
                 let map = MapCache(withConfig: config)
                 let reason = try #require(map.openingError)
                 let tile = try tile(map.layout.zooms.lowerBound, 0, 0)

@@ -125,6 +125,13 @@ struct HostileServer: Sendable, CustomTestStringConvertible {
             name: "has a status of two digits", answer: .raw(.text("HTTP/1.1 20 OK\n\n"), .close),
             expected: .malformed),
         HostileServer(
+            name: "has a status of 000",
+            answer: .raw(.text("HTTP/1.1 000 X\nContent-Length: 0\n\n"), .close), expected: .malformed),
+        HostileServer(
+            name: "has a status of 099, and a body",
+            answer: .raw(.text("HTTP/1.1 099 X\nTransfer-Encoding: chunked\n\n4\nbody\n0\n\n")),
+            expected: .malformed),
+        HostileServer(
             name: "has a field name with a blank",
             answer: .raw(.text("HTTP/1.1 200 OK\nA field: 1\nContent-Length: 0\n\n"), .close),
             expected: .malformed, onLinuxURLSession: .error(.connection)),

@@ -47,6 +47,38 @@ struct URLSessionConfigurationTests {
         #expect(configuration.urlCache != nil)
     }
 
+    /// The app's own fields, tokens among them, went to whatever host a server named.
+    @Test func theAppsFieldsDoNotFollowARedirectToAnotherHost() async throws {
+        let other = try await LocalOrigin.start { _ in LocalAnswer(.ok, [.cacheControl: "max-age=60"], text: "a body") }
+        let target = "http://localhost:\(other.port)"
+        let first = try await LocalOrigin.start { request in
+            LocalAnswer(.found, [.location: "\(target)\(request.path)"])
+        }
+        let configuration = URLSessionConfiguration.ephemeral
+        configuration.httpAdditionalHeaders = [
+            "Authorization": "Bearer secret", "X-Key": "secret", "Accept-Language": "de",
+        ]
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("redirect-\(UUID().uuidString)")
+        defer { try? FileManager.default.removeItem(at: folder) }
+        let cache = try TileCache(at: folder, transport: URLSessionTransport(configuration: configuration))
+        var source = try TileSource("lab", template: "http://127.0.0.1:\(first.port)/{z}/{x}/{y}")
+        source.kind = .any
+        let tile = try await cache.tile(source, z: 0, x: 0, y: 0)
+        #expect(tile?.data == Data("a body".utf8))
+        let style = try #require(URL(string: "http://127.0.0.1:\(first.port)/style.json"))
+        #expect(try await cache.response(for: style)?.head.status == .ok)
+        let secret = HTTPField.Name("X-Key") ?? .server
+        #expect(first.requests.count == 2 && other.requests.count == 2)
+        for request in first.requests {
+            #expect(request.fields[.authorization] == "Bearer secret" && request.fields[secret] == "secret")
+        }
+        for request in other.requests {
+            #expect(request.fields[.authorization] == nil && request.fields[secret] == nil)
+            #expect(request.fields[.acceptLanguage] == "de")
+        }
+        try cache.close()
+    }
+
     @Test func aSecondCacheOfTheAppsAnswersNothing() async throws {
         let origin = try await LocalOrigin.start { _ in
             LocalAnswer(.ok, [.cacheControl: "max-age=3600"], text: "a body")

@@ -6,9 +6,12 @@ extension TileCache {
     /// In the app's delegate, with a cache that is opened where the app starts:
     /// ```swift
     /// func application(_ app: UIApplication, handleEventsForBackgroundURLSession session: String, completionHandler: @escaping () -> Void) {
-    ///     Task { try? await cache.handleEvents(ofBackgroundSession: session, from: [source]); completionHandler() }
+    ///     Task { _ = try? await cache.handleEvents(ofBackgroundSession: session, from: [source]); completionHandler() }
     /// }
     /// ```
+    /// A cache that is suspended (``TileCache/suspend()``) stores nothing: resume it before, and suspend it again afterwards if the
+    /// app is still in the background.
+    ///
     /// Returns when what has come is stored and the system has been given its next tasks; the download goes on. An app that
     /// a person has opened need not call it: resuming what ``downloads()`` lists takes up the same tasks.
     /// - Parameters:

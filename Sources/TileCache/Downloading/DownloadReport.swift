@@ -10,8 +10,8 @@ public struct DownloadReport: Sendable {
     public var reachedBudget = false
     /// Why it ended early, if it neither was cancelled nor used up a budget.
     ///
-    /// The server did not answer for longer than ``DownloadOptions/patience``, the cache was closed, nothing could be
-    /// stored, or the first 100 tiles could not be had, as with a wrong token. The tiles that are left are ``DownloadProgress/pending`` and have not failed; the same download started
+    /// The server did not answer for longer than ``DownloadOptions/patience``, the cache was closed, the region was removed or
+    /// replaced, by another process too (``TileCacheError/Code/invalidRegion``), nothing could be stored, or the first 100 tiles could not be had, as with a wrong token. The tiles that are left are ``DownloadProgress/pending`` and have not failed; the same download started
     /// again takes them up.
     public var stoppedBy: TileCacheError?
     /// How many of the tiles of a region's download are in the cache, tiles that are known not to exist included.
@@ -25,7 +25,8 @@ public struct DownloadReport: Sendable {
     /// Whether everything is there.
     public var verdict: DownloadVerdict {
         let missing = shortfalls.reduce(0) { $0 + $1.tiles }
-        return missing == 0 && progress.isComplete ? .complete : .incomplete(missing: missing)
+        return missing == 0 && progress.isComplete && stoppedBy?.code != .invalidRegion
+            ? .complete : .incomplete(missing: missing)
     }
 
     /// So many failures are kept one by one.
@@ -34,11 +35,12 @@ public struct DownloadReport: Sendable {
 
 /// Whether everything that a download was for is there.
 public enum DownloadVerdict: Hashable, Sendable {
-    /// Every tile of the download is in the cache, or the server says that it does not exist.
+    /// Every tile of the download is in the cache, or the server says that it does not exist; a region with a name is pinned.
     case complete
     /// So many tiles are not; ``DownloadReport/shortfalls`` says why.
     ///
-    /// 0 where it is not known, because the cache was closed before they were counted, or the download is still under way.
+    /// 0 where it is not known, because the cache was closed before they were counted, or the download is still under way; and
+    /// where all are there, but their region was removed or replaced, so that they may be evicted.
     case incomplete(missing: Int)
 }
 

@@ -30,8 +30,13 @@ extension TileSource {
                     + "\(zooms.lowerBound) to \(zooms.upperBound)")
         }
         do {
-            return try TileCoverage(
+            let coverage = try TileCoverage(
                 shape, zooms: zooms.clamped(to: self.zooms), scale: self.scale(for: scale), format: format)
+            guard coverage.tileCount > 0 else {
+                throw TileCacheError(
+                    .invalidRegion, "the shape covers no tile: the map ends at 85.05 degrees north and south")
+            }
+            return coverage
         } catch let error as StoreError {
             throw TileCacheError(.invalidRegion, error.message, cause: error)
         }
@@ -53,6 +58,7 @@ extension TileCache {
     /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/forbidden`` if the host's terms forbid it, with
     ///   ``TileCacheError/Code/invalidRegion`` if it cannot be pinned or another source has a region of that name, with ``TileCacheError/Code/invalidOptions`` for
     ///   options that make no sense; `StoreError`.
+    @discardableResult
     public func download(
         _ source: TileSource, _ coverage: TileCoverage, named name: String? = nil,
         options: DownloadOptions = DownloadOptions()
@@ -179,7 +185,7 @@ extension TileCache {
         }
     }
 
-    /// The pinned regions and how much of each is there.
+    /// The pinned regions and how much of each is there, by the cache's entries: it is not looked whether their files are.
     ///
     /// - Throws: `StoreError`.
     public func regions() async throws -> [RegionStatistics] {

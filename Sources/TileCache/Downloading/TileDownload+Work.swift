@@ -321,10 +321,23 @@ extension TileDownload {
                 return .answered
             }
             settle(key, brought)
+            if isTimeToLookForRegion { await lookForRegion() }
             return .answered
         } catch {
             return failed(job, error)
         }
+    }
+
+    /// So many answers go by until it is looked again whether the region is still there.
+    static let answersPerLook = 256
+
+    private var isTimeToLookForRegion: Bool {
+        plan != nil
+            && state.withLock { state in
+                guard state.answers >= state.nextLook else { return false }
+                state.nextLook = state.answers + Self.answersPerLook
+                return true
+            }
     }
 
     /// What an answer settles.

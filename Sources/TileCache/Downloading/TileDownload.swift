@@ -43,6 +43,8 @@ public final class TileDownload: Sendable {
         /// When watchers were last told.
         var lastNews: UInt64 = 0
         var isOver = false
+        /// Whether it was ended at once, from outside.
+        var isEnded = false
         /// Its number in the cache's registry.
         var number: UInt64?
         var task: Task<Void, Never>?
@@ -58,6 +60,8 @@ public final class TileDownload: Sendable {
         var networkObstacle: TileCacheError?
         /// Answers about tiles, of all servers.
         var answers = 0
+        /// After so many of them it is looked again whether the region is still there.
+        var nextLook = TileDownload.answersPerLook
         /// When the last of them came; at first, and after a pause, when it began.
         var lastAnswer: UInt64
         /// What the servers said, each for itself: that one answers tells nothing about another.
@@ -143,9 +147,10 @@ public final class TileDownload: Sendable {
         let task = Task(priority: .utility) { await self.run() }
         let isEnded = state.withLock { state -> Bool in
             if !state.isOver { state.task = task }
-            return state.report.stoppedBy != nil
+            return state.isEnded
         }
-        // The cache may have been closed since the download was entered.
+        // The cache may have been closed, or the region removed, since the download was entered. A download that its own worker
+        // has stopped still counts what is there.
         if isEnded { task.cancel() }
     }
 
@@ -262,6 +267,7 @@ public final class TileDownload: Sendable {
     func end(_ reason: TileCacheError) {
         let task = state.withLock { state -> Task<Void, Never>? in
             guard !state.isOver else { return nil }
+            state.isEnded = true
             if state.report.stoppedBy == nil { state.report.stoppedBy = reason }
             return state.task
         }
@@ -286,6 +292,7 @@ public final class TileDownload: Sendable {
             }
             group.cancelAll()
         }
+        await lookForRegion()
         await countPresent()
         await removePlan()
         finish()
@@ -307,6 +314,19 @@ public final class TileDownload: Sendable {
 
     /// Whether nobody wants to know what is there: where all tiles are settled, being cancelled changes nothing any more.
     private var isGivenUp: Bool { Task.isCancelled && state.withLock { $0.report.progress.pending > 0 } }
+
+    /// Stops it if its region was removed or replaced, by another process too: nothing pins what it stores then.
+    func lookForRegion() async {
+        guard let plan, !isGivenUp, !cache.isClosed, state.withLock({ $0.report.stoppedBy == nil }) else { return }
+        let store = cache.store
+        do {
+            let region = try await cache.pool.run { try store.regions().first { $0.name == plan.region } }
+            if let region, try DownloadPlan(plan.text).isFor(region) { return }
+            stop(.replaced(plan.region))
+        } catch {
+            // What cannot be read now is reported where what is there is counted.
+        }
+    }
 
     /// Counts what of a region is in the cache: what was stored may have been evicted or removed since.
     private func countPresent() async {
@@ -358,7 +378,8 @@ public final class TileDownload: Sendable {
                     var selection = EntrySelection()
                     (selection.source, selection.region) = (part.region.source, part.region)
                     try cache.store.forEachEntry(where: selection) { entry in
-                        if part.contains(entry.key) { present += 1 }
+                        // An entry may have lost its file: to a system that empties a folder, say.
+                        if part.contains(entry.key), try cache.store.entryWithBlob(entry.key) != nil { present += 1 }
                     }
                 }
                 return present
@@ -388,7 +409,7 @@ public final class TileDownload: Sendable {
                 }
             }
             state.report.progress.isWaiting = false
-            state.report.shortfalls = state.shortfalls
+            state.report.shortfalls = state.shortfalls(isPinned: plan != nil)
             state.isOver = true
             state.task = nil
             state.obstacle = nil
@@ -419,7 +440,7 @@ extension TileDownload.State {
     }
 
     /// What is missing at the end and why.
-    fileprivate var shortfalls: [DownloadShortfall] {
+    fileprivate func shortfalls(isPinned: Bool) -> [DownloadShortfall] {
         var found = reasons.values.sorted { $0.tiles > $1.tiles }
         let progress = report.progress
         if progress.pending > 0 {
@@ -431,10 +452,14 @@ extension TileDownload.State {
             found.append(DownloadShortfall(tiles: progress.pending, reason: reason))
         }
         if progress.lost > 0 {
+            let advice =
+                isPinned
+                ? "download it again"
+                : "give the region a name, which pins it, or the cache more space"
             let reason = TileCacheError(
                 .notStored,
-                "stored, and not there any more: evicted or removed meanwhile, or replaced by another one; give the region a name, "
-                    + "which pins it, or the cache more space; a map whose style has changed is downloaded anew")
+                "stored, and not there any more: \(isPinned ? "" : "evicted or ")removed meanwhile, or replaced by another one; "
+                    + "\(advice); a map whose style has changed is downloaded anew")
             found.append(DownloadShortfall(tiles: progress.lost, reason: reason))
         }
         return found

@@ -106,9 +106,11 @@ public struct UnfinishedDownload: Sendable {
 
 extension TileCacheError {
     /// The error of who wants to go on with a region that is not there as it was.
-    static func replaced(_ region: PinnedRegion) -> TileCacheError {
+    static func replaced(_ region: PinnedRegion) -> TileCacheError { replaced(region.name) }
+
+    static func replaced(_ region: String) -> TileCacheError {
         TileCacheError(
-            .invalidRegion, "region \(region.name) was removed, or replaced by another one; download it anew")
+            .invalidRegion, "region \(region) was removed, or replaced by another one; download it anew")
     }
 }
 

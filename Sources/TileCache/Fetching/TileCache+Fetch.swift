@@ -246,7 +246,10 @@ private struct FetchRun {
         let end = attemptEnds ?? sentAt &+ max(order.source.timeout, ticket.terms.timeout).nanoseconds
         attemptEnds = end
         guard end > sentAt else {
-            let error = TransportError(.timeout, "\(host): no time is left to follow a redirection")
+            let why =
+                isRedirected
+                ? "no time is left to follow a redirection" : "the source's timeout leaves no time for a request"
+            let error = TransportError(.timeout, "\(host): \(why)")
             self.error = TileCacheError(.noAnswer, "\(order.key): \(error.message)", key: order.key, cause: error)
             return .noAnswer(
                 TileFill.NoAnswer(OriginSetback(.unasked, .unreachable), mayPass: true, isTimeout: true))

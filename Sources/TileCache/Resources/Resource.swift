@@ -55,6 +55,8 @@ struct Resource: Sendable {
     let bodyLimit: Int
     let timeout: Duration
     var terms = Terms()
+    /// Whether a redirect has led from another origin to this one.
+    var isRedirected = false
 
     /// Checks a request and takes it.
     ///
@@ -122,6 +124,7 @@ struct Resource: Sendable {
         var head = head
         (head.method, head.headerFields) = (request.method, fields)
         var request = TransportRequest(head: head, bodyLimit: bodyLimit, timeout: timeout)
+        request.isRedirected = isRedirected
         request.networks = terms.networks
         return request
     }

@@ -24,6 +24,9 @@ extension TileCache {
     /// `https` to `http`; to another host go only fields that hold no secret. A caller whose task is cancelled leaves; the last
     /// one to leave cancels the request.
     ///
+    /// Each caller holds the whole body; of what is stored each reads a copy of its own. So many callers at once for one large
+    /// resource take so many times its size of memory.
+    ///
     /// Responses share the tiles' budget and eviction. A request's query is never written to disk, nor are its fields; a
     /// response's fields are, cookies included that its server allows to be stored.
     /// - Parameters:
@@ -42,9 +45,12 @@ extension TileCache {
         let keys = ResourceKeys(store: store, name: source ?? .resources)
         var request = request
         var redirects = 0
+        var firstOrigin: String?
         while true {
             try Task.checkCancellation()
-            let resource = try Resource(request, keys, userAgent: userAgent, bodyLimit: bodyLimit, timeout: timeout)
+            var resource = try Resource(request, keys, userAgent: userAgent, bodyLimit: bodyLimit, timeout: timeout)
+            resource.isRedirected = firstOrigin.map { $0 != resource.origin } ?? false
+            firstOrigin = firstOrigin ?? resource.origin
             guard let response = try await respond(resource) else { return nil }
             guard Redirect.isOne(response.head.status.code), response.head.headerFields[.location] != nil else {
                 return response

@@ -21,8 +21,8 @@ public struct TileSource: Sendable {
     public let template: URLTemplate
     /// Where its tiles come from if this machine has them: then no request is sent and nothing is stored.
     public let local: (any LocalTiles)?
-    /// The zooms that the server has.
-    public var zooms: ClosedRange<Int>
+    /// The zooms that the server has; what is set is limited to 0 to 28.
+    public var zooms: ClosedRange<Int> { didSet { zooms = zooms.clamped(to: 0...28) } }
     /// Points along a tile's edge: 256 or 512.
     public var tileSize = 256
     /// The extension in its keys, for a source that has several formats, such as `png`; `nil` for one that has one.
@@ -174,7 +174,15 @@ extension TileSource {
     }
 }
 
-extension TileSource: CustomStringConvertible {
+extension TileSource: CustomStringConvertible, CustomReflectable {
     /// The name; never the template, which may hold secrets.
     public var description: String { name.description }
+
+    /// What holds no secret: neither header fields nor the template.
+    public var customMirror: Mirror {
+        Mirror(
+            self,
+            children: ["name": name, "hosts": template.hosts, "zooms": zooms, "tileSize": tileSize, "kind": kind],
+            displayStyle: .struct)
+    }
 }

@@ -57,11 +57,11 @@ extension TileCache {
         return isNew || ifFresh && !metadata.isStale(at: now) && !metadata.response.noCache
     }
 
-    /// Whether what a map needs is stored; may block.
+    /// Whether what a map needs is stored, its file included; may block.
     ///
     /// Of a style or a TileJSON that is what was read: another one may name other things.
     func isThere(_ key: TileKey, _ contents: StyleContents?) throws -> Bool {
-        guard let contents, let url = contents.urls[key] else { return try store.entry(for: key) != nil }
+        guard let contents, let url = contents.urls[key] else { return try store.entryWithBlob(key) != nil }
         guard let resource = ResourceKeyMaker(store: store).resource(url) else { return false }
         let store = self.store
         let found = try Lookup.find(resource.request, resource.keys) { key in

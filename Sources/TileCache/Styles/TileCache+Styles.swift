@@ -29,6 +29,7 @@ extension TileCache {
     /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/invalidStyle`` if a style cannot be read or names what cannot be
     ///   downloaded, with the reason why a style cannot be had, with ``TileCacheError/Code/forbidden`` if a tile host's terms forbid
     ///   it, with ``TileCacheError/Code/invalidRegion`` if another kind of region has that name; `StoreError`.
+    @discardableResult
     public func download(
         _ map: StyledRegion, named name: String, options: DownloadOptions = DownloadOptions()
     ) async throws -> TileDownload {

@@ -61,7 +61,8 @@ public struct TransportRequest: Sendable {
     public var networks = NetworkUse.any
     /// Whether a server's redirect has led to this host.
     ///
-    /// Who stands within a network can refuse by this to be led to its neighbours.
+    /// Who stands within a network can refuse by this to be led to its neighbours. ``URLSessionTransport`` keeps the header
+    /// fields of an app's own configuration from such a host.
     package var isRedirected = false
 
     /// Describes a request.
@@ -89,11 +90,14 @@ public struct TransportResponse: Sendable {
 }
 
 extension TransportResponse {
-    /// Takes away the name of gzip from bytes that are none: as some servers send them, no client could read them.
+    /// Takes away the name of gzip from bytes that are none, and that of any other coding from a plain picture: as some
+    /// servers send them, no client could read them.
     package mutating func dropFalseCoding() {
-        guard let coding = head.headerFields.combined(.contentEncoding)?.lowercased(),
-            coding == "gzip" || coding == "x-gzip", !body.isEmpty, !Gzip.isMarked(body)
-        else { return }
+        guard let coding = head.headerFields.combined(.contentEncoding)?.lowercased(), !body.isEmpty else { return }
+        let isFalse =
+            coding == "gzip" || coding == "x-gzip"
+            ? !Gzip.isMarked(body) : BodySignature(body).pictureType != nil
+        guard isFalse else { return }
         head.headerFields[.contentEncoding] = nil
     }
 }

@@ -1,3 +1,4 @@
+import CacheEngine
 import HTTPTypes
 import TileStore
 
@@ -30,8 +31,9 @@ public import Foundation
 public final class URLSessionTransport: TileTransport {
     /// How many HTTP/1.1 connections one host gets.
     public let requestsPerHost: Int?
-    private let session: URLSession
-    private let exchanges: URLSessionExchanges
+    private let lane: Lane
+    /// For hosts that a redirect has led to: without what the app's configuration adds to each request.
+    private let elsewhere: Lane?
     private let handlesCookies: Bool
     private let isBackground: Bool
 
@@ -57,7 +59,8 @@ public final class URLSessionTransport: TileTransport {
     /// - `TileCacheURLProtocol` is not among its protocols: the cache would ask itself.
     /// - Of `httpAdditionalHeaders` those fields are left out that the cache sets itself or whose answers it could not store:
     ///   `Accept-Encoding`, `Range` and conditions (`If-None-Match` and the like), and those whose name or value is no text. A field
-    ///   of a request wins over one of the same name here.
+    ///   of a request wins over one of the same name here. To another host, to which a redirect leads, go only those that hold
+    ///   no secret, such as `Accept-Language`: neither `Authorization` nor fields of the app's own.
     /// - Its time-outs are raised: ``TransportRequest/timeout`` holds alone.
     /// - `waitsForConnectivity` is off (on Apple platforms): the cache has to learn at once that there is no network, to serve
     ///   what it has.
@@ -76,12 +79,21 @@ public final class URLSessionTransport: TileTransport {
         configuration.adaptToCache()
         handlesCookies = configuration.httpShouldSetCookies && configuration.httpCookieStorage != nil
         requestsPerHost = max(1, configuration.httpMaximumConnectionsPerHost)
-        exchanges = URLSessionExchanges(headLimit: headLimit)
-        session = URLSession(configuration: configuration, delegate: exchanges, delegateQueue: nil)
+        // A session copies its configuration, which may be changed then.
+        lane = Lane(configuration, headLimit: headLimit)
+        let added = configuration.httpAdditionalHeaders
+        let harmless = added?.filter { name, _ in
+            (name as? String).flatMap { HTTPField.Name($0) }.map(Set.harmless.contains) ?? false
+        }
+        configuration.httpAdditionalHeaders = harmless
+        elsewhere = added?.count == harmless?.count ? nil : Lane(configuration, headLimit: headLimit)
     }
 
     // The session keeps its delegate until it is told to stop.
-    deinit { session.invalidateAndCancel() }
+    deinit {
+        lane.session.invalidateAndCancel()
+        elsewhere?.session.invalidateAndCancel()
+    }
 
     /// Sends a request and waits for the whole answer.
     ///
@@ -98,7 +110,8 @@ public final class URLSessionTransport: TileTransport {
             throw TransportError(.unsupported, "\(host): only http and https can be asked")
         }
         urlRequest.httpShouldHandleCookies = handlesCookies
-        let (task, exchanges) = (session.dataTask(with: urlRequest), exchanges)
+        let lane = request.isRedirected ? elsewhere ?? lane : lane
+        let (task, exchanges) = (lane.session.dataTask(with: urlRequest), lane.exchanges)
         let result = await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 exchanges.begin(task, request, host, continuation)
@@ -110,6 +123,17 @@ public final class URLSessionTransport: TileTransport {
             exchanges.cancel(task)
         }
         return try result.get()
+    }
+
+    /// A session and what is under way in it: the numbers of tasks are its own.
+    private struct Lane {
+        let session: URLSession
+        let exchanges: URLSessionExchanges
+
+        init(_ configuration: URLSessionConfiguration, headLimit: Int) {
+            exchanges = URLSessionExchanges(headLimit: headLimit)
+            session = URLSession(configuration: configuration, delegate: exchanges, delegateQueue: nil)
+        }
     }
 }
 

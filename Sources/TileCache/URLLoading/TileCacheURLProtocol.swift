@@ -41,7 +41,8 @@ public final class TileCacheURLProtocol: URLProtocol {
     ///
     /// A cache that is closed or gone answers none. For a session that is made with a configuration, use
     /// `URLSessionConfiguration.use(_:for:)`; this alone is for `URLProtocol.registerClass`, which puts it under
-    /// `URLSession.shared`.
+    /// `URLSession.shared`. On Linux that has to be registered before the first URLSession is made, and so before a cache with
+    /// its default transport is opened; else Foundation passes it over.
     /// - Parameters:
     ///   - cache: The cache. It is not kept alive.
     ///   - sources: Whose URLs are tiles. Sources that were named for this cache before are forgotten.

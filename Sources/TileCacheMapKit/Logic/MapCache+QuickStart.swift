@@ -33,7 +33,7 @@ extension MapCache.Parts {
         layout = configuration.layout
         source = TileSource(
             unavailable: SourceName(unchecked: "unavailable"), local: UnavailableTiles(error: error),
-            zooms: layout.zooms)
+            zooms: 0...28)
         openingError = error
     }
 }

@@ -223,13 +223,14 @@ extension MapCache.Parts {
         var options = TileCacheConfiguration()
         options.store.capacity = configuration.capacity
         options.userAgent = configuration.userAgent
-        let folder =
-            if let base = configuration.baseURL {
-                // Only a name that is none of a path's special parts may lead below the app's own folder.
-                base.appendingPathComponent(try SourceName(configuration.name).description, isDirectory: true).path
-            } else {
-                try TileCache.folder(named: configuration.name, in: configuration.place)
-            }
+        guard let base = configuration.baseURL else {
+            let folder = try TileCache.folder(named: configuration.name, in: configuration.place)
+            try self.init(configuration, TileCache(at: folder, transport: transport, configuration: options))
+            return
+        }
+        // Only a name that is none of a path's special parts may lead below the app's own folder.
+        let folder = base.appendingPathComponent(try SourceName(configuration.name).description, isDirectory: true)
+        // What is no file URL is refused there.
         try self.init(configuration, TileCache(at: folder, transport: transport, configuration: options))
     }
 

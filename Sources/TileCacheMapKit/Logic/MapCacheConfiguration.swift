@@ -56,7 +56,7 @@ public struct MapCacheConfiguration: Sendable {
     ///
     /// Give it one if the template changes over time though its tiles do not, or to name the map in `tilegc`.
     public var sourceName: String?
-    /// The folder that the cache's folder is in; `nil` for ``place``.
+    /// The folder that the cache's folder is in, as a file URL; `nil` for ``place``.
     public var baseURL: URL?
     /// Whether the system may empty the cache when it needs space.
     public var place = TileCache.Place.support
@@ -142,5 +142,17 @@ public struct MapCacheConfiguration: Sendable {
 
     private static func flipped(_ template: String) -> String {
         template.split(separator: "{y}", omittingEmptySubsequences: false).joined(separator: "{-y}")
+    }
+}
+
+extension MapCacheConfiguration: CustomReflectable {
+    /// What holds no secret: neither header fields nor values, templates and paths.
+    public var customMirror: Mirror {
+        Mirror(
+            self,
+            children: [
+                "name": name, "zooms": "\(minimumZ) to \(maximumZ)", "tileSize": tileSize, "loadMode": loadMode,
+                "capacity": capacity as Any,
+            ], displayStyle: .struct)
     }
 }

@@ -20,6 +20,8 @@ public struct MapCacheFolder: Sendable {
         public var present = 0
         /// Files that are no picture, such as pages of error text, and were left where they are.
         public var refused = 0
+        /// Files that could not be read, and were left where they are.
+        public var unreadable = 0
         /// Files that were found to be no tile that was looked for.
         public var leftOver = 0
     }
@@ -119,9 +121,12 @@ public struct MapCacheFolder: Sendable {
     ) throws -> Bool {
         guard let name = search.take(tile) else { return false }
         let file = folder.appendingPathComponent(name, isDirectory: false)
-        let handle = try FileHandle(forReadingFrom: file)
-        let data = try handle.read(upToCount: max(0, min(fileLimit, 1 << 32)) + 1) ?? Data()
-        try handle.close()
+        let data: Data
+        do { data = try Self.start(of: file, upTo: max(0, min(fileLimit, 1 << 32)) + 1) } catch {
+            // One file that cannot be read is no reason to leave the others.
+            report.unreadable += 1
+            return true
+        }
         guard data.count <= fileLimit, map.source.kind.accepts(data) else {
             report.refused += 1
             return true
@@ -130,7 +135,7 @@ public struct MapCacheFolder: Sendable {
             report.refused += 1
             return true
         }
-        guard try map.cache.store.entry(for: key) == nil else {
+        guard try map.cache.store.entryWithBlob(key) == nil else {
             report.present += 1
             return true
         }
@@ -138,6 +143,19 @@ public struct MapCacheFolder: Sendable {
         _ = try map.cache.store.put(data, for: key, metadata: TileMetadata(storedAt: now, expires: now))
         report.imported += 1
         return true
+    }
+
+    /// The first bytes of a file.
+    private static func start(of file: URL, upTo count: Int) throws -> Data {
+        let handle = try FileHandle(forReadingFrom: file)
+        let data: Data
+        do { data = try handle.read(upToCount: count) ?? Data() } catch {
+            // The error of the read is the one that counts.
+            try? handle.close()
+            throw error
+        }
+        try handle.close()
+        return data
     }
 
     /// The names that are left, and the tiles that were found.

@@ -1,5 +1,5 @@
 import Foundation
-import NIOSSL
+package import NIOSSL
 
 /// A certificate, for `localhost` and 127.0.0.1 if nothing else is said, that nobody has reason to trust: made when it is needed, signed by itself.
 package final class TestCertificate: Sendable {
@@ -32,10 +32,15 @@ package final class TestCertificate: Sendable {
 
     deinit { try? FileManager.default.removeItem(at: folder) }
 
-    func serverContext() throws -> NIOSSLContext {
+    /// What a server needs to show it.
+    ///
+    /// - Parameter protocols: Those that the server offers by ALPN, such as `h2`.
+    package func serverContext(protocols: [String] = []) throws -> NIOSSLContext {
         let chain = try NIOSSLCertificate.fromPEMFile(path).map { NIOSSLCertificateSource.certificate($0) }
         let key = try NIOSSLPrivateKey(file: keyPath, format: .pem)
-        return try NIOSSLContext(
-            configuration: .makeServerConfiguration(certificateChain: chain, privateKey: .privateKey(key)))
+        var configuration = TLSConfiguration.makeServerConfiguration(
+            certificateChain: chain, privateKey: .privateKey(key))
+        configuration.applicationProtocols = protocols
+        return try NIOSSLContext(configuration: configuration)
     }
 }
