@@ -30,15 +30,6 @@ struct SourceEdgeTests {
         #expect(!text.contains("s3cr3t") && text.contains("lab"))
     }
 
-    /// The message spoke of a redirection that there was not.
-    @Test func aTimeoutOfZeroIsNamed() async throws {
-        let lab = try CacheLab()
-        let error = await lab.failure(from: try lab.source { $0.timeout = .zero })
-        #expect(error?.code == .noAnswer && error?.message.contains("redirection") == false)
-        #expect(error?.message.contains("timeout") == true)
-        #expect(lab.transport.count == 0)
-    }
-
     /// It was stored as it was, and nobody could decode it.
     @Test(arguments: ["br", "zstd", "deflate", "gzip"])
     func aPlainPictureWithAFalseCodingIsStoredWithoutIt(coding: String) async throws {
