@@ -21,7 +21,8 @@ import TileStoreTesting
         ]
         let isAbsent = random.oneIn(4)
         let response = ResponseFields(
-            status: random.pick(isAbsent ? [204, 404, 410] : [200, 203]), mediaType: text([nil, "image/png", "a/ü; x=\"%\""]),
+            status: random.pick(isAbsent ? [204, 404, 410] : [200, 203]),
+            mediaType: text([nil, "image/png", "a/ü; x=\"%\""]),
             contentEncoding: text([nil, "gzip"]), staleWhileRevalidate: random.below(3) * 60,
             staleIfError: random.below(2) * 86400, mustRevalidate: random.oneIn(2), noCache: random.oneIn(2),
             headers: Array(headers.prefix(random.below(4))))
