@@ -33,7 +33,6 @@ S3_TESTS := Scripts/run-tests.sh --filter "S3ServerTests|SharedServerTests|Share
 test: setup check-imports lint ## builds without warnings, runs all tests and checks
 	$(STRICT_BUILD)
 	@$(STRICT) Scripts/run-tests.sh
-	@$(STRICT) Scripts/s3-server.py --if-available $(S3_TESTS)
 	@Scripts/check-model.sh
 	@$(BUILT) Scripts/check-format.sh
 	@$(BUILT) Scripts/check-readme.sh

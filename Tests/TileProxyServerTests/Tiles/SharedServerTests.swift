@@ -49,6 +49,7 @@ struct SharedServerTests {
         let origin: @Sendable (HTTPRequest) async throws -> TileLab.Answer = { Self.tile($0) }
         let a = try await TileLab([source], bucket: client, timeout: timeout, origin: origin)
         let b = try await TileLab([source], bucket: client, timeout: timeout, origin: origin)
+        for lab in [a, b] { isOnTime(lab) }
         let result: Result<Void, any Error>
         do {
             for lab in [a, b] { await lab.readSharedIndex() }
@@ -58,6 +59,11 @@ struct SharedServerTests {
         try await b.end()
         await client.shutdown()
         try result.get()
+    }
+
+    /// A bucket that says another time than the proxy is left alone: here it says the right one.
+    private func isOnTime(_ lab: TileLab) {
+        lab.clock.advance(seconds: Int64(Date().timeIntervalSince1970) - lab.clock.now.seconds)
     }
 
     private func isWritten(_ lab: TileLab) async {
@@ -167,6 +173,7 @@ struct SharedServerTests {
             let patient = try client(server)
             let quick = try await TileLab(
                 [source], bucket: patient, timeout: .milliseconds(20), origin: { Self.tile($0) })
+            isOnTime(quick)
             await quick.readSharedIndex()
             try server.signal(SIGSTOP)
             for x in 0..<8 {
@@ -266,6 +273,7 @@ struct SharedServerTests {
             let patient = try client(server)
             let quick = try await TileLab(
                 [source], bucket: patient, timeout: .seconds(5), origin: { Self.tile($0) })
+            isOnTime(quick)
             await quick.readSharedIndex()
             var result = Result<Void, any Error>.success(())
             do { try await load(quick, source.name) { try server.signal(SIGSTOP) } } catch { result = .failure(error) }
