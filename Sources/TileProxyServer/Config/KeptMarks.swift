@@ -35,10 +35,13 @@ struct KeptMarks: Sendable {
 
     /// Keeps it: the file is replaced as a whole.
     ///
-    /// - Throws: What the system says.
+    /// - Throws: What the system says; also where the cache's folder is gone, which is not made anew: with nothing but this in it, it
+    ///   could not be opened as a cache.
     func write(_ marks: KnownMarks) throws {
-        try FileManager.default.createDirectory(
-            at: folder, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
+        if !FileManager.default.fileExists(atPath: folder.path) {
+            try FileManager.default.createDirectory(
+                at: folder, withIntermediateDirectories: false, attributes: [.posixPermissions: 0o700])
+        }
         try marks.json.write(to: file, options: .atomic)
     }
 }
