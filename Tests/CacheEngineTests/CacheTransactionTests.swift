@@ -6,7 +6,7 @@ import TileStore
 @testable import CacheEngine
 
 /// What a transaction does, event by event.
-@Suite(.timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(60)))
 struct CacheTransactionTests {
     private typealias Event = CacheTransaction.Event
 

@@ -7,7 +7,7 @@ import TileStore
 @testable import CacheEngine
 
 /// What a fill does, event by event.
-@Suite(.timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(60)))
 struct FillTests {
     private typealias Event = Fill.Event
 

@@ -4,7 +4,7 @@ import TileStore
 @testable import CacheEngine
 
 /// Who leads, who follows, and who is told.
-@Suite(.timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(60)))
 struct FlightsTests {
     private typealias Work = Flights<Int, Int>
 

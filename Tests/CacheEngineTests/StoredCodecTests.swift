@@ -8,7 +8,7 @@ import TileStoreTesting
 @testable import CacheEngine
 
 /// How responses become entries of the store, and entries responses.
-@Suite(.timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(60)))
 struct StoredCodecTests {
     private static let now = Timestamp(seconds: 1_700_000_000)  // Tue, 14 Nov 2023 22:13:20 GMT
     private static let date = "Tue, 14 Nov 2023 22:13:20 GMT"

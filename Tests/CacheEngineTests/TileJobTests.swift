@@ -8,7 +8,7 @@ import TileStoreTesting
 @testable import CacheEngine
 
 /// What is written about a tile, and what of it stays in memory.
-@Suite(.timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(60)))
 struct TileJobTests {
     private let clock = ManualClock()
     private let files: SimulatedFileSystem

@@ -7,7 +7,7 @@ import TileStoreTesting
 @testable import CacheEngine
 
 /// What a transaction of the fixed use does: the cache's own request for a tile, whose fill is everybody's.
-@Suite(.timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(60)))
 struct TileTransactionTests {
     private typealias Event = CacheTransaction.Event
 

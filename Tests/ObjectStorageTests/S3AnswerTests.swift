@@ -7,7 +7,7 @@ import TileStoreTesting
 @testable import ObjectStorage
 
 /// Documents, listings and metadata, as servers send them and as they should not.
-@Suite(.timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(60)))
 struct S3AnswerTests {
     private func parse(_ text: String) throws -> XMLElement { try XMLElement(parsing: Array(text.utf8)) }
 

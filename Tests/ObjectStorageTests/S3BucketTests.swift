@@ -4,7 +4,7 @@ import Testing
 @testable import ObjectStorage
 
 /// Where a bucket's objects are, and what shows no secret.
-@Suite(.timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(60)))
 struct S3BucketTests {
     private func bucket(_ endpoint: String, _ style: S3Bucket.Style, _ name: String = "tiles") throws -> S3Bucket {
         try S3Bucket(endpoint: endpoint, name: name, region: "us-east-1", style: style)

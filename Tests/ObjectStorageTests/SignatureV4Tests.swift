@@ -7,7 +7,7 @@ import TileStoreTesting
 @testable import ObjectStorage
 
 /// Signature Version 4: against Amazon's published examples and against botocore.
-@Suite(.timeLimit(.minutes(10)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownThreads)
 struct SignatureV4Tests {
     private typealias Pair = CanonicalRequest.Pair
 

@@ -5,7 +5,7 @@ import TileStore
 import TileStoreTesting
 
 /// Files of a folder that cannot be read now.
-@Suite(.timeLimit(.minutes(30)), .ownCores)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct UnreadableFileTests {
     private let scratch: Scratch
     private let held: HeldFile

@@ -10,7 +10,7 @@ import TileStoreTesting
 @testable import TileProxyServer
 
 /// What was replaced by something that is not stored does not come back, and what is not stored is accounted for.
-@Suite(.timeLimit(.minutes(10)), .serialized, .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .serialized, .ownThreads)
 struct FormerEditionTests {
     /// A page grew past what is stored; when its origin was away the former edition came back, at any age.
     @Test(arguments: [false, true])

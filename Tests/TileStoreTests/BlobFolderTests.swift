@@ -5,7 +5,7 @@ import TileStoreTesting
 @testable import TileStore
 
 /// The blobs' folder alone: what is in place stays whole whatever fails, and only what was released goes.
-@Suite(.timeLimit(.minutes(30)), .ownCores)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct BlobFolderTests {
     /// Runs a script with a fault, and looks at the folder after it.
     private static func run(

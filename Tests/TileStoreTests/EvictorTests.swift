@@ -4,7 +4,7 @@ import TileStoreTesting
 @testable import TileStore
 
 /// What an eviction removes, decided as a value.
-@Suite(.timeLimit(.minutes(10)), .ownCores)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct EvictorTests {
     private static let block = 4096
 

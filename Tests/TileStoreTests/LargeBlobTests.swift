@@ -6,7 +6,7 @@ import TileStoreTesting
 /// One system call reads less than 2 GiB, and a blob may have 4 GiB.
 ///
 /// Here a call reads 1,000 bytes.
-@Suite(.timeLimit(.minutes(30)), .ownCores)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct LargeBlobTests {
     private static let sizes = [0, 1, 999, 1000, 1001, 1999, 2000, 2001, 3500]
 

@@ -4,7 +4,7 @@ import TileStoreTesting
 @testable import TileStore
 
 /// The manifest alone: what stands in the journal is what every process has, whatever fails.
-@Suite(.timeLimit(.minutes(30)), .ownCores)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct ManifestTests {
     /// Runs a script with a fault of the first process, and looks at what both have after it.
     private static func run(

@@ -5,7 +5,7 @@ import TileStoreTesting
 @testable import TileStore
 
 /// Callers that wait for one right.
-@Suite(.timeLimit(.minutes(10)), .ownThreads)
+@Suite(.timeLimit(.minutes(60)), .ownThreads)
 struct PutQueueTests {
     /// What was carried out.
     private final class Log {

@@ -13,7 +13,7 @@ import Darwin
 #endif
 
 /// The cache's folder, or its manifest, is deleted while stores have it open.
-@Suite(.timeLimit(.minutes(30)), .ownCores)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct RemovedFolderTests {
     /// A store looks every 10 ms whether its files still have their names.
     private static func wait(_ lab: Lab) { lab.clock.advance(nanoseconds: 50_000_000) }

@@ -4,7 +4,7 @@ import TileStore
 import TileStoreTesting
 
 /// Files in `staging/`: a clock that jumps takes none from a writer, and those of the dead go.
-@Suite(.timeLimit(.minutes(30)), .ownCores)
+@Suite(.timeLimit(.minutes(60)), .ownCores)
 struct StagingTests {
     /// A tile whose bytes are staged.
     private static func stage(_ number: Int, size: Int, in lab: Lab) throws -> PutInSteps {

@@ -7,7 +7,7 @@ import Glibc
 import Darwin
 #endif
 
-/// A TCP connection as a test wants one: it waits for at most two minutes, and says what it read.
+/// A TCP connection as a test wants one: it waits for at most ten minutes, and says what it read.
 package final class Wire {
     package let descriptor: Int32
     private var pending: [UInt8] = []
@@ -16,7 +16,7 @@ package final class Wire {
 
     package init(_ descriptor: Int32) {
         self.descriptor = descriptor
-        var patience = timeval(tv_sec: 120, tv_usec: 0)
+        var patience = timeval(tv_sec: 600, tv_usec: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
         setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
         signal(SIGPIPE, SIG_IGN)
