@@ -28,6 +28,15 @@ package struct PackedTile: Hashable, Comparable, Sendable {
 
     private var digits: UInt64 { bits >> (Self.zoomBits + below) }
 
+    /// Its quadkey as a number, two bits a zoom: within a zoom it orders tiles as their quadkeys are ordered.
+    package var quadkey: UInt64 { digits }
+
+    /// Takes the tile of a zoom with a quadkey, both known to be in range.
+    package init(z: Int, quadkey: UInt64) {
+        let shift = UInt64(2 * (Self.deepest - z)) + Self.zoomBits
+        bits = quadkey << shift | UInt64(truncatingIfNeeded: z) & Self.zoomMask
+    }
+
     /// How many bits the digits below its zoom take.
     private var below: UInt64 { UInt64(2 * (Self.deepest - z)) }
 
