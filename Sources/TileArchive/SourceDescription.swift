@@ -1,9 +1,9 @@
 public import TileStore
 
 #if canImport(FoundationEssentials)
-import FoundationEssentials
+package import FoundationEssentials
 #else
-import Foundation
+package import Foundation
 #endif
 #if canImport(Glibc)
 import Glibc
@@ -36,7 +36,7 @@ public struct SourceDescription: Sendable {
     public func read() throws -> ArchiveMetadata {
         guard let folder = try FolderHandle.open(cache)?.subfolder("sources") else { return ArchiveMetadata() }
         switch folder.read(name, limit: Self.largest) {
-        case .bytes(let data): return JSON(data)?.members.map { ArchiveMetadata(json: $0) } ?? ArchiveMetadata()
+        case .bytes(let data): return ArchiveMetadata(sourceJSON: data)
         // Who merges into it would write it anew without what it says.
         case .refused(let why): throw ArchiveError(.io, "cannot read \(folder.path)/\(name): \(why)")
         case .absent, .link, .notAFile, .tooLarge: return ArchiveMetadata()
@@ -84,12 +84,7 @@ public struct SourceDescription: Sendable {
     private func write(
         _ metadata: ArchiveMetadata, in folder: FolderHandle, rights: mode_t, owner: FolderHandle.Owner?
     ) throws {
-        var members = metadata.pmtilesMembers
-        if let box = metadata.bounds { members.append(JSON.Member("bounds", .string(box.description))) }
-        if let center = metadata.center {
-            members.append(JSON.Member("center", .string("\(center.longitude),\(center.latitude),\(center.zoom)")))
-        }
-        let data = Data((JSON.object(members).text + "\n").utf8)
+        let data = metadata.sourceJSON
         // What could not be read again would be lost with the next import.
         guard data.count <= Self.largest else {
             throw ArchiveError(
@@ -99,5 +94,22 @@ public struct SourceDescription: Sendable {
         }
         let temporary = ".\(UInt64.random(in: .min ... .max)).part"
         try folder.write(data, as: temporary, thenTo: folder, name: name, rights: rights, owner: owner)
+    }
+}
+
+extension ArchiveMetadata {
+    /// What is known of a source as a JSON object with a newline.
+    package var sourceJSON: Data {
+        var members = pmtilesMembers
+        if let box = bounds { members.append(JSON.Member("bounds", .string(box.description))) }
+        if let center {
+            members.append(JSON.Member("center", .string("\(center.longitude),\(center.latitude),\(center.zoom)")))
+        }
+        return Data((JSON.object(members).text + "\n").utf8)
+    }
+
+    /// Reads such an object; what is none says nothing.
+    package init(sourceJSON data: Data) {
+        self = JSON(data)?.members.map { ArchiveMetadata(json: $0) } ?? ArchiveMetadata()
     }
 }
