@@ -239,6 +239,10 @@ if tools {
             ],
             swiftSettings: settings),
         .target(
+            name: "TileSets",
+            dependencies: ["ContentCoding", "TileStore"],
+            swiftSettings: settings),
+        .target(
             name: "TileCacheTesting",
             dependencies: [
                 "ObjectStorage",
@@ -274,6 +278,7 @@ if tools {
                 "TileCacheNIO",
                 "ObjectStorage",
                 "SharedTier",
+                "TileSets",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 "TileArchive",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
@@ -432,6 +437,10 @@ if tools {
                 .product(name: "NIOEmbedded", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
             ],
+            swiftSettings: settings),
+        .testTarget(
+            name: "TileSetsTests",
+            dependencies: ["TileSets", "ContentCoding", "TileStore", "TileStoreTesting"],
             swiftSettings: settings),
         .testTarget(
             name: "ObjectStorageTests",

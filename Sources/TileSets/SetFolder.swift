@@ -1,0 +1,177 @@
+import ContentCoding
+import TileStore
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// The folder of a published set, as its publisher sees it.
+///
+/// Objects are made in `staging/` and appear whole under their names; `set.json` is replaced last. So a reader sees the old set
+/// or the new one, and a publisher that was killed leaves the old one and parts in `staging/`, which the next one removes.
+final class SetFolder {
+    private let files: any FileSystem
+    private let lock: OpenFile
+    private var made: Set<String> = []
+    private var staged = 0
+
+    private static let staging = "staging"
+    private static let objects = "objects"
+
+    /// Enters the folder, which is there, and locks it.
+    ///
+    /// - Throws: ``SetError``, `FileError`.
+    init(_ files: any FileSystem) throws {
+        self.files = files
+        try files.enter()
+        lock = try files.open("lock", .appendCreating)
+        guard try files.tryLock(lock) else {
+            files.close(lock)
+            throw SetError(.busy, "\(files.location) is being published by another process; try again when it is done")
+        }
+        for folder in [Self.staging, Self.objects] { try files.makeFolder(folder) }
+        // What a publisher that was killed has left.
+        for name in try files.list(Self.staging) ?? [] { try files.unlink("\(Self.staging)/\(name)") }
+    }
+
+    deinit { files.close(lock) }
+
+    /// The path in the file system, for messages and for cloning.
+    var location: String { files.location }
+
+    /// Reads a file; `nil` where there is none.
+    func read(_ path: String, limit: Int) throws -> [UInt8]? { try files.wholeFile(path, limit: limit) }
+
+    /// The set that is there.
+    func document() throws -> SetDocument? {
+        guard let bytes = try read(SetDocument.path, limit: SetBounds.document) else { return nil }
+        return try SetDocument(bytes, at: "\(location)/\(SetDocument.path)")
+    }
+
+    /// A list that is there: a root, a chunk or a delta; `nil` where it is missing or damaged.
+    func list(_ digest: BlobDigest, length: Int) throws -> [UInt8]? {
+        guard let stored = try read(SetPaths.list(digest), limit: SetBounds.stored(length)),
+            let bytes = Gzip.decode(Data(stored), limit: length).map({ [UInt8]($0) }), bytes.digest == digest
+        else { return nil }
+        return bytes
+    }
+
+    /// Whether a blob is there, and has its bytes.
+    ///
+    /// Asked of blobs that the old set does not name: a power cut may have emptied what an interrupted publisher wrote.
+    func has(_ blob: BlobDigest, size: Int) throws -> Bool {
+        let path = SetPaths.blob(blob)
+        guard let status = try files.status(at: path), status.kind == .file, status.size == Int64(size) else {
+            return false
+        }
+        return try read(path, limit: size)?.digest == blob
+    }
+
+    /// Has a file made in `staging/`, and puts it in its place.
+    ///
+    /// - Parameter make: Makes the file at a path in this folder.
+    func place(_ path: String, _ make: (_ staged: String) throws -> Void) throws {
+        staged += 1
+        let part = "\(Self.staging)/\(staged).part"
+        do {
+            try make(part)
+            try prepare(path)
+            try files.rename(part, to: path)
+        } catch {
+            // The next publisher removes what cannot be removed now.
+            _ = try? files.unlink(part)
+            throw error
+        }
+    }
+
+    /// The same with bytes.
+    func place(_ path: String, bytes: UnsafeRawBufferPointer) throws {
+        try place(path) { try files.createFile($0, bytes, sync: false) }
+    }
+
+    /// Stores a list under its digest, if it is not there.
+    ///
+    /// - Returns: How many bytes were written.
+    func place(list bytes: [UInt8], _ digest: BlobDigest) throws -> Int {
+        let path = SetPaths.list(digest)
+        if try list(digest, length: bytes.count) != nil { return 0 }
+        let data = try Gzip.encode(Data(bytes))
+        try data.withUnsafeBytes { try place(path, bytes: $0) }
+        return data.count
+    }
+
+    private func prepare(_ path: String) throws {
+        guard let slash = path.lastIndex(of: "/") else { return }
+        let folder = String(path[..<slash])
+        guard made.insert(folder).inserted else { return }
+        try files.makeFolder(folder)
+    }
+
+    /// Replaces `set.json`, when all else is on the disk.
+    func publish(_ document: SetDocument) throws {
+        if try !files.syncAll() { for folder in made { try files.syncFolder(folder) } }
+        let bytes = document.encoded
+        guard bytes.count <= SetBounds.document else {
+            throw SetError(
+                .tooLarge,
+                "what is known of the source comes to \(bytes.count) bytes; at most \(SetBounds.document) are possible")
+        }
+        let part = "\(Self.staging)/set.part"
+        try bytes.withUnsafeBytes { try files.createFile(part, $0, sync: true) }
+        try files.rename(part, to: SetDocument.path)
+        try files.syncFolder("")
+    }
+
+    // MARK: Sweeping
+
+    /// Removes objects that nobody names and that were not written lately.
+    ///
+    /// - Parameters:
+    ///   - named: The paths that stay.
+    ///   - time: What was written after it stays.
+    /// - Returns: How many objects, and their bytes.
+    func sweep(keeping named: Set<String>, writtenBefore time: Timestamp, unless isStopped: () -> Bool) throws
+        -> (objects: Int, bytes: Int)
+    {
+        var (objects, bytes) = (0, 0)
+        for shard in (try files.list(Self.objects) ?? []).sorted() {
+            for name in try files.list("\(Self.objects)/\(shard)") ?? [] {
+                if isStopped() { return (objects, bytes) }
+                let path = "\(Self.objects)/\(shard)/\(name)"
+                guard !named.contains(path), let status = try files.status(at: path), status.kind == .file,
+                    status.modified < time.seconds
+                else { continue }
+                if try files.unlink(path) { (objects, bytes) = (objects + 1, bytes + Int(status.size)) }
+            }
+        }
+        return (objects, bytes)
+    }
+}
+
+extension FileSystem {
+    /// Reads a plain file; `nil` where there is none.
+    ///
+    /// - Throws: ``SetError`` if it is longer than the limit; `FileError`.
+    func wholeFile(_ path: String, limit: Int) throws -> [UInt8]? {
+        let file: OpenFile
+        do throws(FileError) { file = try open(path, .read) } catch {
+            guard error.isAbsence else { throw error }
+            return nil
+        }
+        defer { close(file) }
+        let length = try length(of: file)
+        guard length <= Int64(limit) else {
+            throw SetError(.damaged, "\(location)/\(path) has \(length) bytes; at most \(limit) were expected")
+        }
+        return try [UInt8](unsafeUninitializedCapacity: Int(length)) { room, count in
+            count = try read(file, into: UnsafeMutableRawBufferPointer(room), at: 0)
+        }
+    }
+}
+
+extension FileError {
+    /// Whether it says that there is no such file.
+    var isAbsence: Bool { number == Self.noEntry }
+}

@@ -1,0 +1,304 @@
+package import TileStore
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// What a publisher tells, and asks.
+package struct SetProgress: Sendable {
+    /// Told how many of how many tiles are published, and how many bytes were written.
+    package var published: @Sendable (_ tiles: Int, _ total: Int, _ bytes: Int) -> Void = { _, _, _ in }
+    /// Asked now and then whether to stop.
+    package var wantsStop: @Sendable () -> Bool = { false }
+
+    package init() {}
+}
+
+/// What publishing did.
+package struct PublishReport: Sendable {
+    /// Tiles of the set.
+    package var tiles = 0
+    /// Their different blobs.
+    package var blobs = 0
+    /// The bytes of these.
+    package var bytes = 0
+    /// Blobs that were written, and their bytes.
+    package var newBlobs = 0
+    package var newBytes = 0
+    /// Bytes of lists and deltas that were written.
+    package var listBytes = 0
+    /// How many of the new blobs were cloned or linked instead of copied.
+    package var shared = 0
+    /// Entries that are no tiles with bytes, or whose bytes a set cannot hold.
+    package var skipped = 0
+    /// The root.
+    package var root: BlobDigest?
+    /// Whether the set was what it was before.
+    package var isUnchanged = false
+}
+
+/// Makes a published set of a source's tiles, or renews it.
+package struct SetPublisher {
+    /// The cache, open for reading.
+    package let store: TileStore
+    /// The cache's folder.
+    package let cache: String
+    package let source: SourceName
+    /// Which of the source's tiles.
+    package var selection = EntrySelection()
+    /// What is known of the source.
+    package var metadata: [String: JSONValue] = [:]
+    /// For how long the tiles are fresh where they are pulled to.
+    package var lifetime: Int?
+    /// How many former roots stay reachable.
+    package var keep = 8
+    /// How blobs get there without being written.
+    package var copier: BlobCopier? = .cloning
+    package var progress = SetProgress()
+    /// The time of day.
+    package var now: Timestamp
+
+    package init(store: TileStore, cache: String, source: SourceName, now: Timestamp) {
+        self.store = store
+        self.cache = cache
+        self.source = source
+        self.now = now
+    }
+
+    /// Publishes into a folder, which is there.
+    ///
+    /// - Throws: ``SetError``, `FileError`, `StoreError`; the old set is in place then, and whole.
+    package func publish(into files: any FileSystem) throws -> PublishReport {
+        var report = PublishReport()
+        let list = try list(&report)
+        guard !list.tiles.isEmpty else { return report }
+        let folder = try SetFolder(files)
+        let old = try folder.document()
+        try check(list)
+        report.root = list.root.digest
+        report.isUnchanged = old?.root == list.root.digest
+        var deltas = old?.deltas ?? []
+        if old?.root != list.root.digest {
+            let former = try FormerSet(old, in: folder, list)
+            try write(list, former, folder, &report)
+            deltas = try write(former, list, old, folder, &report)
+        }
+        let kept = kept(old, list.root.digest)
+        try folder.publish(
+            SetDocument(
+                name: source.description, time: now, root: list.root.digest, rootLength: list.root.bytes.count,
+                tiles: list.tiles.count, blobs: report.blobs, bytes: report.bytes, lifetime: lifetime,
+                metadata: metadata, deltas: deltas, kept: kept))
+        return report
+    }
+
+    /// The roots that stay reachable beside a new one: the last ones, and all that were replaced within a day, which somebody may
+    /// be reading.
+    private func kept(_ old: SetDocument?, _ root: BlobDigest) -> [SetDocument.Kept] {
+        guard let old else { return [] }
+        let last = SetDocument.Kept(root: old.root, length: old.rootLength, replaced: now)
+        let roots = ([last] + old.kept).filter { $0.root != root }
+        let recent = now.adding(seconds: -SetSweep.age)
+        return roots.enumerated().filter { $0.offset < keep || $0.element.replaced >= recent }
+            .prefix(SetBounds.kept).map(\.element)
+    }
+
+    /// The tiles that the cache has.
+    private func list(_ report: inout PublishReport) throws -> SetList {
+        var selection = selection
+        selection.source = source
+        var tiles: [SetTile] = []
+        var blobs = Set<BlobDigest>()
+        try store.forEachEntry(where: selection) { entry in
+            guard let tile = SetTile(entry) else {
+                report.skipped += 1
+                return
+            }
+            tiles.append(tile)
+            if blobs.insert(tile.blob).inserted { report.bytes += tile.size }
+            if tiles.count & 1023 == 0, progress.wantsStop() {
+                throw SetError(.stopped, "interrupted: nothing was published")
+            }
+        }
+        (report.tiles, report.blobs) = (tiles.count, blobs.count)
+        return SetList(tiles)
+    }
+
+    private func check(_ list: SetList) throws {
+        guard list.chunks.count <= SetBounds.chunks, list.root.bytes.count <= SetBounds.root,
+            list.chunks.allSatisfy({ $0.length <= SetBounds.chunk })
+        else {
+            throw SetError(
+                .tooLarge,
+                "\(list.tiles.count) tiles are too many for one set: publish parts of it, by --zoom or --bbox")
+        }
+    }
+
+    /// Writes the chunks that the old set has not, and the blobs in them.
+    private func write(
+        _ list: SetList, _ former: FormerSet, _ folder: SetFolder, _ report: inout PublishReport
+    ) throws {
+        var known = former.blobs
+        var copier = copier
+        var done = 0
+        for chunk in list.chunks {
+            done += chunk.range.count
+            if former.chunks.contains(chunk.digest) { continue }
+            for tile in list.tiles[chunk.range] where known.insert(tile.blob).inserted {
+                if progress.wantsStop() {
+                    throw SetError(
+                        .stopped,
+                        "interrupted: the old set is in place; run it again, and it goes on with what is written")
+                }
+                try write(tile, folder, &copier, &report)
+            }
+            progress.published(done, list.tiles.count, report.newBytes)
+            report.listBytes += try folder.place(list: list.encoded(chunk), chunk.digest)
+        }
+        report.listBytes += try folder.place(list: list.root.bytes, list.root.digest)
+    }
+
+    /// Writes a tile's bytes, unless they are there.
+    private func write(
+        _ tile: SetTile, _ folder: SetFolder, _ copier: inout BlobCopier?, _ report: inout PublishReport
+    ) throws {
+        let path = SetPaths.blob(tile.blob)
+        if try folder.has(tile.blob, size: tile.size) { return }
+        if let copy = copier {
+            if try share(tile, path, folder, copy) { report.shared += 1 } else { copier = nil }
+        }
+        if copier == nil {
+            let bytes = try bytes(of: tile)
+            try bytes.withUnsafeBytes { try folder.place(path, bytes: $0) }
+        }
+        report.newBlobs += 1
+        report.newBytes += tile.size
+    }
+
+    /// Clones or links a blob; `false` where that is not possible.
+    private func share(_ tile: SetTile, _ path: String, _ folder: SetFolder, _ copier: BlobCopier) throws -> Bool {
+        var isMade = false
+        do {
+            try folder.place(path) { part in
+                guard try copier.make("\(cache)/\(tile.blob.path)", "\(folder.location)/\(part)") == .made else {
+                    throw SetError(.invalid, "")
+                }
+                isMade = true
+                // Hashed as it will be served.
+                guard try folder.read(part, limit: tile.size)?.digest == tile.blob else { throw damaged(tile) }
+            }
+        } catch let error as SetError where !isMade && error.code == .invalid { return false } catch let error
+            as FileError where error.isAbsence && !isMade
+        {
+            throw damaged(tile)
+        }
+        return true
+    }
+
+    /// A tile's bytes, hashed.
+    private func bytes(of tile: SetTile) throws -> [UInt8] {
+        guard let file = try store.open(tile.blob), file.size == tile.size else { throw damaged(tile) }
+        let bytes = try [UInt8](unsafeUninitializedCapacity: file.size) { room, count in
+            try file.read(into: UnsafeMutableRawBufferPointer(room), at: 0)
+            count = file.size
+        }
+        guard bytes.digest == tile.blob else { throw damaged(tile) }
+        return bytes
+    }
+
+    private func damaged(_ tile: SetTile) -> SetError {
+        SetError(
+            .damaged,
+            "tile \(source)/\(tile.key.text) has just been removed, or its bytes are damaged: run 'tilegc verify --repair' and "
+                + "publish again; the old set is in place")
+    }
+
+    /// Writes the delta from the old set, and those from older ones to the new one.
+    private func write(
+        _ former: FormerSet, _ list: SetList, _ old: SetDocument?, _ folder: SetFolder, _ report: inout PublishReport
+    ) throws -> [SetDocument.Delta] {
+        guard let old, former.isComplete else { return [] }
+        let step = SetDelta(
+            from: old.root, former.tiles, to: list.root.digest, list.tiles(outside: former.chunks))
+        var result: [SetDocument.Delta] = []
+        func offer(_ delta: SetDelta) throws {
+            // One that is as long as the list is of no use.
+            guard delta.from != list.root.digest, result.count < SetBounds.deltas, let bytes = delta.encoded,
+                bytes.count < list.chunks.reduce(0, { $0 + $1.length })
+            else { return }
+            report.listBytes += try folder.place(list: bytes, bytes.digest)
+            result.append(.init(from: delta.from, digest: bytes.digest, length: bytes.count))
+        }
+        try offer(step)
+        for earlier in old.deltas {
+            // Whoever has an old root that has no delta takes the whole list.
+            guard let bytes = try folder.list(earlier.digest, length: earlier.length),
+                let delta = try? SetDelta(bytes), delta.from == earlier.from, delta.to == old.root
+            else { continue }
+            try offer(delta.followed(by: step))
+        }
+        return result
+    }
+}
+
+/// What of the set that is there differs from the new one.
+struct FormerSet {
+    /// The chunks that both have.
+    private(set) var chunks = Set<BlobDigest>()
+    /// The tiles of its other chunks.
+    private(set) var tiles: [SetTile] = []
+    /// The blobs of these, which need not be written.
+    private(set) var blobs = Set<BlobDigest>()
+    /// Whether all of its lists could be read.
+    private(set) var isComplete = true
+
+    init(_ document: SetDocument?, in folder: SetFolder, _ list: SetList) throws {
+        guard let document, let bytes = try folder.list(document.root, length: document.rootLength),
+            let root = try? SetRoot(bytes)
+        else {
+            isComplete = false
+            return
+        }
+        let new = Set(list.chunks.map(\.digest))
+        for item in root.items {
+            if new.contains(item.digest) {
+                chunks.insert(item.digest)
+            } else if let bytes = try folder.list(item.digest, length: item.length),
+                let tiles = try? SetList.decode(bytes, of: item)
+            {
+                self.tiles.append(contentsOf: tiles)
+                blobs.formUnion(tiles.lazy.map(\.blob))
+            } else {
+                // Its tiles are written as if they were new.
+                isComplete = false
+            }
+        }
+    }
+}
+
+extension SetList {
+    /// The tiles of all chunks but some.
+    func tiles(outside chunks: Set<BlobDigest>) -> [SetTile] {
+        self.chunks.filter { !chunks.contains($0.digest) }.flatMap { tiles[$0.range] }
+    }
+}
+
+extension SetTile {
+    /// A cache's entry as a set has it; `nil` if it is no tile, has no bytes, or other bytes than sets hold.
+    package init?(_ entry: TileEntry) {
+        guard let tile = entry.key.tile, let blob = entry.blob, (1...SetBounds.tile).contains(entry.size),
+            entry.metadata.response.status == 200
+        else { return nil }
+        let response = entry.metadata.response
+        // Parameters of a type say nothing about tiles; a type that sets do not have is left to the bytes.
+        let type = response.mediaType.map { $0.prefix { $0 != ";" && $0 != " " }.lowercased() }
+        let coding = response.contentEncoding.map { $0.lowercased() == "x-gzip" ? "gzip" : $0.lowercased() }
+            .flatMap { $0.isEmpty || $0 == "identity" ? nil : $0 }
+        guard let kind = SetKind(type: type.flatMap { SetKind.types.contains($0) ? $0 : nil }, coding: coding) else {
+            return nil
+        }
+        self.init(key: SetKey(tile), blob: blob, size: entry.size, kind: kind)
+    }
+}
