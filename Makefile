@@ -4,7 +4,7 @@ SHELL := /bin/bash
 export TILECACHE_TOOLS := 1
 STRICT := TILECACHE_STRICT=1 SCRATCH=.build-strict
 
-.PHONY: help setup build run serve test lint check-imports check-model check-format check-s3 check-s3-ceph check-http2 check-readme check-purge-list check-page check-mapkit check-app \
+.PHONY: help setup build run serve test lint check-imports check-model check-format check-s3 check-s3-ceph check-http2 check-readme check-purge-list check-sets check-page check-mapkit check-app \
 	test-apple build-apple bench check-instructions bench-proxy bench-fleet soak-proxy tsan docs clean
 
 help: ## lists the targets
@@ -37,6 +37,7 @@ test: setup check-imports lint ## builds without warnings, runs all tests and ch
 	@$(BUILT) Scripts/check-format.sh
 	@$(BUILT) Scripts/check-readme.sh
 	@$(BUILT) Scripts/check-purge-list.sh
+	@$(BUILT) Scripts/check-sets.sh
 	@$(BUILT) Scripts/check-examples.sh
 	@$(BUILT) Scripts/check-page.sh
 	@$(BUILT) Scripts/check-mapkit.sh
@@ -68,6 +69,9 @@ check-http2: setup ## checks tileproxy's TLS and HTTP/2 with an independent clie
 
 check-readme: setup ## runs the commands and the example of README.md
 	@Scripts/check-readme.sh
+
+check-sets: setup ## compares sets with a reader written from their description; runs the commands of "Offline maps for a field team"
+	@Scripts/check-sets.sh
 
 check-purge-list: setup ## runs the commands of "From renderer to CDN" in Docs/operations.md
 	@Scripts/check-purge-list.sh

@@ -14,13 +14,13 @@ struct TileGC: AsyncParsableCommand {
             Reports go to standard output, as text or with --json as JSON; messages and progress to standard error.
             Exit status: 0 done; 1 the check found something, or tiles could not be had; 64 usage; 65 a wrong line in a \
             list, nothing was done; 66 no such cache or input; 74 input/output error or another process in the way; 77 \
-            refused by a bucket's server; 130 interrupted.
+            refused by a server; 130 interrupted.
             """,
         version: "tilegc \(LibraryVersion.text)",
         subcommands: [
             Stats.self, List.self, Show.self, Cat.self, Collect.self, Limit.self, Remove.self, Expire.self,
             Verify.self, Compact.self, Import.self, Export.self, Seed.self, Revalidate.self, Regions.self,
-            Coverage.self, Watch.self, Shared.self,
+            Coverage.self, Watch.self, Publish.self, Pull.self, Shared.self,
         ])
 
     /// Parses, runs, and turns whatever went wrong into one line and an exit status.

@@ -1,0 +1,271 @@
+import Foundation
+import HTTPTypes
+import Testing
+import TileCacheTesting
+import TileStore
+import TileStoreTesting
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// `publish` and `pull` as processes, from folders and over HTTP.
+@Suite(.serialized, .timeLimit(.minutes(60)), .ownThreads)
+struct SetTests {
+    private let scratch: Scratch
+    private let cache: String
+    private let set: String
+
+    init() throws {
+        scratch = try Scratch()
+        (cache, set) = (scratch("cache"), scratch("set"))
+    }
+
+    private func clear(_ name: String) {
+        if FileManager.default.fileExists(atPath: scratch(name)) { removeFolder(scratch(name)) }
+    }
+
+    private func load(_ pyramid: Pyramid) throws {
+        clear("in")
+        try pyramid.write(to: scratch("in"))
+        try succeed("import", cache, scratch("in"), "--source", "map")
+    }
+
+    private func publish(_ arguments: String...) throws -> [String: Any] {
+        let outcome = try Child(["publish", cache, set, "--source", "map", "--json"] + arguments).wait()
+        guard outcome.status == 0 else { throw TestFailure("publish: \(outcome.messages)") }
+        return try outcome.json()
+    }
+
+    private func expectTiles(_ pyramid: Pyramid, in cache: String) throws {
+        clear("out")
+        try succeed("export", cache, scratch("out"), "--source", "map")
+        #expect(try files(in: scratch("out")) == pyramid.tiles)
+        #expect(try tilegc("verify", cache).status == 0)
+    }
+
+    /// A server of files; the gate holds back what is asked when the dam is full.
+    private func server(_ mayPass: @escaping @Sendable (String) -> Bool = { _ in true }, _ gate: Gate = Gate())
+        async throws -> LocalOrigin
+    {
+        let set = set
+        return try await LocalOrigin.start { request in
+            guard let data = FileManager.default.contents(atPath: set + request.path) else {
+                return LocalAnswer(.notFound)
+            }
+            var answer = LocalAnswer(.ok, body: data)
+            if !mayPass(request.path) { answer.gate = gate }
+            return answer
+        }
+    }
+
+    @Test func whatIsPublishedIsPulledFromAFolderAndRenewed() throws {
+        let pyramid = Pyramid(seed: 5, zooms: 0...4)
+        try load(pyramid)
+        let first = try publish()
+        #expect(first["tiles"] as? Int == pyramid.tiles.count)
+        #expect(first["newBlobs"] as? Int == pyramid.unique)
+        let copy = scratch("copy")
+        let pulled = try succeed("pull", set, copy, "--source", "map", "--json").json()
+        #expect(pulled["fetchedBlobs"] as? Int == pyramid.unique)
+        #expect(pulled["root"] as? String == first["root"] as? String)
+        try expectTiles(pyramid, in: copy)
+
+        let again = try publish()
+        #expect(again["newBlobs"] as? Int == 0 && again["newBytes"] as? Int == 0 && again["listBytes"] as? Int == 0)
+        let nothing = try succeed("pull", set, copy, "--source", "map", "--json").json()
+        #expect(nothing["requests"] as? Int == 1)
+
+        let other = Pyramid(seed: 6, zooms: 0...4)
+        try load(other)
+        let second = try publish()
+        #expect(second["root"] as? String != first["root"] as? String)
+        try succeed("pull", set, copy, "--source", "map")
+        try expectTiles(other, in: copy)
+        let regions = try succeed("regions", copy, "--json").jsonLines()
+        #expect(regions.count == 1 && regions[0]["name"] as? String == "map")
+    }
+
+    @Test func linkedBlobsAreTheCachesOwn() throws {
+        try load(Pyramid(seed: 5, zooms: 0...2))
+        let report = try publish("--link")
+        #expect(report["shared"] as? Int == report["newBlobs"] as? Int)
+        let copy = scratch("copy")
+        try succeed("pull", set, copy, "--source", "map")
+        try expectTiles(Pyramid(seed: 5, zooms: 0...2), in: copy)
+    }
+
+    @Test func metadataGoesAlong() throws {
+        let pyramid = Pyramid(seed: 5, zooms: 0...2)
+        try load(pyramid)
+        try succeed(
+            "export", cache, scratch("map.pmtiles"), "--source", "map", "--name", "A map", "--attribution", "Somebody")
+        try succeed("import", cache, scratch("map.pmtiles"), "--source", "map")
+        _ = try publish()
+        let copy = scratch("copy")
+        try succeed("pull", set, copy, "--source", "map")
+        let text = try String(contentsOfFile: copy + "/sources/map.json", encoding: .utf8)
+        #expect(text.contains("A map") && text.contains("Somebody"))
+    }
+
+    @Test func aPullOverHTTPThatIsKilledThreeTimesGoesOn() async throws {
+        let pyramid = Pyramid(seed: 7, zooms: 0...5)
+        try load(pyramid)
+        let root = try #require(try publish()["root"] as? String)
+        let left = Locked(0)
+        let gate = Gate()
+        let origin = try await server(
+            { _ in
+                left.withLock { left in
+                    left -= 1
+                    return left >= 0
+                }
+            }, gate)
+        let copy = scratch("copy")
+        for _ in 0..<3 {
+            let asked = origin.requests.count
+            left.withLock { $0 = 120 }
+            let child = try Child(
+                ["pull", origin.url, copy, "--source", "map", "--expect", root, "--concurrency", "4"])
+            await origin.arrivals(asked + 124)
+            child.send(SIGKILL)
+            #expect(try child.wait().signal == SIGKILL)
+            await origin.connectionsClosed()
+        }
+        left.withLock { $0 = .max }
+        let report = try succeed("pull", origin.url, copy, "--source", "map", "--expect", root, "--json").json()
+        #expect(report["tiles"] as? Int == pyramid.tiles.count)
+        try expectTiles(pyramid, in: copy)
+        let objects = origin.requests.map(\.path).filter { $0.hasPrefix("/objects/") }
+        // Those that were under way, and those that waited for being stored together with others.
+        #expect(objects.count - Set(objects).count <= 3 * (4 + 16))
+        #expect(Set(objects).count == objects.count || objects.count < pyramid.unique + 100)
+        let before = origin.requests.count
+        try succeed("pull", origin.url, copy, "--source", "map", "--expect", root)
+        #expect(origin.requests.count == before + 1)
+    }
+
+    @Test func aPullThatIsInterruptedSaysSoAndGoesOn() async throws {
+        let pyramid = Pyramid(seed: 8, zooms: 0...4)
+        try load(pyramid)
+        let root = try #require(try publish()["root"] as? String)
+        let left = Locked(100)
+        let gate = Gate()
+        let origin = try await server(
+            { _ in
+                left.withLock { left in
+                    left -= 1
+                    return left >= 0
+                }
+            }, gate)
+        let copy = scratch("copy")
+        let child = try Child(["pull", origin.url, copy, "--source", "map", "--expect", root, "--concurrency", "2"])
+        await origin.arrivals(102)
+        child.send(SIGINT)
+        left.withLock { $0 = .max }
+        gate.open()
+        let outcome = try child.wait()
+        #expect(outcome.status == 130)
+        #expect(outcome.messages.contains("interrupted"))
+        try succeed("pull", origin.url, copy, "--source", "map", "--expect", root)
+        try expectTiles(pyramid, in: copy)
+        let objects = origin.requests.map(\.path).filter { $0.hasPrefix("/objects/") }
+        #expect(objects.count - Set(objects).count <= 2)
+    }
+
+    @Test func aPublisherThatIsKilledLeavesTheOldSetWhole() throws {
+        let (old, new) = (Pyramid(seed: 9, zooms: 0...4), Pyramid(seed: 10, zooms: 0...6))
+        try load(old)
+        _ = try publish()
+        try load(new)
+        var kills = 0
+        for round in 0..<12 {
+            let child = try Child(["publish", cache, set, "--source", "map"])
+            if child.hasEnded(within: 3 + 9 * round) { break }
+            child.send(SIGKILL)
+            #expect(try child.wait().signal == SIGKILL)
+            kills += 1
+            let copy = scratch("copy-\(round)")
+            try succeed("pull", set, copy, "--source", "map")
+            let tiles = try succeed("stats", copy, "--json").json()["entries"] as? Int
+            #expect(tiles == old.tiles.count + 1 || tiles == new.tiles.count + 1)
+        }
+        #expect(kills > 0)
+        _ = try publish()
+        #expect(try FileManager.default.contentsOfDirectory(atPath: set + "/staging").isEmpty)
+        try succeed("pull", set, scratch("last"), "--source", "map")
+        try expectTiles(new, in: scratch("last"))
+    }
+
+    @Test func whatGoesWrongHasItsStatus() async throws {
+        try load(Pyramid(seed: 5, zooms: 0...2))
+        let root = try #require(try publish()["root"] as? String)
+        let origin = try await server()
+        let copy = scratch("copy")
+        let other = String(repeating: "a", count: 64)
+        let table: [([String], Int32, String)] = [
+            (["pull", scratch("nowhere"), copy, "--source", "map"], 66, "there is no"),
+            (["pull", set, copy, "--source", "map", "--expect", other], 1, "nothing was done"),
+            (["pull", set, copy, "--source", "map", "--expect", "12"], 64, "SHA-256"),
+            (["pull", origin.url, copy, "--source", "map"], 64, "--expect"),
+            (["pull", origin.url + "/nowhere", copy, "--source", "map", "--expect", root], 66, "there is no"),
+            (["pull", "http://user:word@127.0.0.1", copy, "--source", "map"], 64, "no user or password"),
+            (["publish", cache, set], 64, "--source"),
+            (["publish", cache, "--source", "map"], 64, "FOLDER"),
+            (["publish", scratch("nowhere"), set, "--source", "map"], 66, "nowhere"),
+            (["publish", cache, set, "--source", "mop"], 66, "map"),
+            (["publish", cache, set, "--source", "map", "--zoom", "9"], 1, "no tile is selected"),
+            (["publish", "--sweep", cache], 66, "there is no"),
+            (["publish", "--sweep", set, set], 64, "--sweep"),
+        ]
+        for (arguments, status, words) in table {
+            let outcome = try Child(arguments).wait()
+            #expect(outcome.status == status, "\(arguments): \(outcome.messages)")
+            #expect(outcome.messages.contains(words), "\(arguments): \(outcome.messages)")
+            #expect(!FileManager.default.fileExists(atPath: copy), "\(arguments) has made a cache")
+        }
+        try succeed("publish", "--sweep", set)
+    }
+
+    @Test func aServerThatRefusesOrFailsIsSaid() async throws {
+        let root = String(repeating: "a", count: 64)
+        let copy = scratch("copy")
+        let statuses: [(HTTPResponse.Status, Int32)] = [
+            (.forbidden, 77), (.unauthorized, 77), (.movedPermanently, 66), (.gone, 66), (.internalServerError, 74),
+        ]
+        for (status, exit) in statuses {
+            let origin = try await LocalOrigin.start { _ in LocalAnswer(status, text: "no") }
+            let outcome = try Child(["pull", origin.url, copy, "--source", "map", "--expect", root]).wait()
+            #expect(outcome.status == exit, "\(status): \(outcome.messages)")
+        }
+        #expect(!FileManager.default.fileExists(atPath: copy))
+    }
+
+    /// Damage on the server's disk: named, and the cache is as it was.
+    @Test func aDamagedObjectIsNamed() throws {
+        let pyramid = Pyramid(seed: 11, zooms: 0...3)
+        try load(pyramid)
+        _ = try publish()
+        let copy = scratch("copy")
+        try succeed("pull", set, copy, "--source", "map")
+        try load(Pyramid(seed: 12, zooms: 0...3))
+        _ = try publish()
+        let before = try succeed("ls", copy, "--json").text
+        let blobs = try files(in: set + "/objects").keys.filter { !$0.hasSuffix(".gz") }.sorted()
+        for name in blobs {
+            let path = "\(set)/objects/\(name)"
+            var data = try #require(FileManager.default.contents(atPath: path))
+            data[data.count - 1] ^= 1
+            chmod(path, 0o644)
+            try writeFile(data, to: path)
+        }
+        let outcome = try tilegc("pull", set, copy, "--source", "map")
+        #expect(outcome.status == 1)
+        #expect(outcome.messages.contains("has not the bytes of its name"))
+        #expect(try succeed("ls", copy, "--json").text == before)
+    }
+}
