@@ -49,8 +49,13 @@ struct PulledSource: Sendable {
 
     /// The set that the source was pulled from last.
     func state() throws -> PullState? {
-        try store.read(PullState.key(source))?.data.flatMap { PullState($0) }
+        // By the blob: looking is no use of the entry.
+        guard let blob = try store.entry(for: PullState.key(source))?.blob else { return nil }
+        return try bytes(of: blob, limit: SetBounds.document).flatMap { PullState(Data($0)) }
     }
+
+    /// How many entries the source has, the state's included.
+    func count() throws -> Int { try store.statistics().sources.first { $0.name == source }?.entries ?? 0 }
 
     /// Writes which set the source's tiles are of.
     func write(_ state: PullState, now: Timestamp) throws {

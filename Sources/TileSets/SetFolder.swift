@@ -15,6 +15,7 @@ final class SetFolder {
     private let files: any FileSystem
     private let lock: OpenFile
     private var made: Set<String> = []
+    private var placed: [String] = []
     private var staged = 0
 
     private static let staging = "staging"
@@ -79,6 +80,7 @@ final class SetFolder {
             try make(part)
             try prepare(path)
             try files.rename(part, to: path)
+            placed.append(path)
         } catch {
             // The next publisher removes what cannot be removed now.
             _ = try? files.unlink(part)
@@ -111,7 +113,7 @@ final class SetFolder {
 
     /// Replaces `set.json`, when all else is on the disk.
     func publish(_ document: SetDocument) throws {
-        if try !files.syncAll() { for folder in made { try files.syncFolder(folder) } }
+        try sync()
         let bytes = document.encoded
         guard bytes.count <= SetBounds.document else {
             throw SetError(
@@ -122,6 +124,18 @@ final class SetFolder {
         try bytes.withUnsafeBytes { try files.createFile(part, $0, sync: true) }
         try files.rename(part, to: SetDocument.path)
         try files.syncFolder("")
+    }
+
+    /// Syncs what this publisher has made.
+    private func sync() throws {
+        if try files.syncAll() { return }
+        for path in placed {
+            let file = try files.open(path, .read)
+            defer { files.close(file) }
+            try files.sync(file)
+        }
+        for folder in made { try files.syncFolder(folder) }
+        try files.syncFolder(Self.objects)
     }
 
     // MARK: Sweeping

@@ -38,6 +38,8 @@ package struct SetPuller: Sendable {
     package var expected: BlobDigest?
     /// The region that pins what was pulled.
     package var region: String
+    /// A set with more tiles is refused: each takes an entry of the cache.
+    package var mostTiles = 10_000_000
     /// How many files are fetched at a time.
     package var concurrency = 8
     /// Told how many of how many blobs are there, and how many bytes are left.
@@ -113,10 +115,20 @@ package struct SetPuller: Sendable {
             document.lifetime.map { min(document.time.adding(seconds: Int64($0)), .distantFuture) }
             ?? .distantFuture
         let state = try await worker.run { try cache.state() }
-        if let state, state.root == document.root, state.expires == expires {
+        // Tiles that were damaged or removed since are pulled again.
+        if let state, state.root == document.root, state.expires == expires,
+            try await worker.run({ try cache.count() }) > document.tiles
+        {
             report.unchanged = document.tiles
             if !state.isClean { try await clean(state, try await worker.run { try cache.present().parts }) }
             return report
+        }
+        // Before any list is read: few bytes can stand for very many tiles.
+        guard document.tiles <= mostTiles else {
+            throw SetError(
+                .tooLarge,
+                "the set has \(document.tiles) tiles, each of which takes an entry of the cache: if that is meant, allow more with "
+                    + "--max-tiles")
         }
         try await worker.run { try cache.checkRegion() }
         let present = try await worker.run { try cache.present() }

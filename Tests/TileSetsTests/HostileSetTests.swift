@@ -186,6 +186,21 @@ struct HostileSetTests {
         try await expectRefusal(made, "a large set", .tooLarge, limit: 65_536)
     }
 
+    @Test func aSetOfMoreTilesThanAreAllowedIsRefusedBeforeItsListsAreRead() async throws {
+        let lab = try SetLab(seed: 4)
+        try lab.change(20)
+        try lab.publish()
+        let fetcher = CountingFetcher(lab.files())
+        var puller = SetPuller(store: lab.puller, source: lab.source, from: fetcher, now: lab.clock.now)
+        puller.mostTiles = lab.model.count - 1
+        let error = await #expect(throws: SetError.self) { _ = try await puller.pull() }
+        #expect(error?.code == .tooLarge)
+        #expect(fetcher.counts == ["set.json": 1])
+        puller.mostTiles = lab.model.count
+        _ = try await puller.pull()
+        try lab.expectPulled()
+    }
+
     @Test func anotherRootThanTheExpectedOneIsRefused() async throws {
         let lab = try SetLab(seed: 4)
         try lab.change(5)

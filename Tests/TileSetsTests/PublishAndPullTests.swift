@@ -81,6 +81,88 @@ struct PublishAndPullTests {
         #expect(operation > 20)
     }
 
+    /// The power goes at every file operation: what was synced is there, and any part of the rest.
+    @Test(arguments: Seeds.list(3))
+    func aPowerCutAnywhereLeavesASetWhole(seed: UInt64) async throws {
+        let lab = try SetLab(seed: seed, recordsChanges: true)
+        try lab.change(20)
+        try lab.publish()
+        let old = lab.model
+        let published = lab.folderDisk.clone()
+        try lab.change(8)
+        var operation = 0
+        while true {
+            let disk = published.clone()
+            let files = SimulatedFileSystem(disk, location: "/set")
+            files.crash(at: operation, torn: operation % 2 == 0)
+            var isDone = true
+            do { try lab.publish(files) } catch { isDone = false }
+            files.kill()
+            disk.powerCut(using: &lab.random)
+            let reader = try SetLab(seed: 1)
+            try await reader.pull(CountingFetcher(SimulatedFileSystem(disk, location: "/set")))
+            let found = try reader.contents(of: reader.puller)
+            #expect(isDone ? found == lab.model : found == old || found == lab.model, "operation \(operation)")
+            if isDone { break }
+            try lab.publish(SimulatedFileSystem(disk, location: "/set"))
+            let later = try SetLab(seed: 1)
+            try await later.pull(CountingFetcher(SimulatedFileSystem(disk, location: "/set")))
+            #expect(try later.contents(of: later.puller) == lab.model, "operation \(operation)")
+            operation += 1
+        }
+        #expect(operation > 20)
+    }
+
+    /// Every file operation fails once, for the publisher and for the puller's cache.
+    @Test func whatTheDiskRefusesIsAnErrorAndNoDamage() async throws {
+        let lab = try SetLab(seed: 21)
+        try lab.change(25)
+        try lab.publish()
+        let old = lab.model
+        let published = lab.folderDisk.clone()
+        try lab.change(10)
+        for number in [Int32(5), 28] {
+            var operation = 0
+            while true {
+                let disk = published.clone()
+                let files = SimulatedFileSystem(disk, location: "/set")
+                files.fail(.init(at: operation, number: number))
+                do { try lab.publish(files) } catch { #expect(error is FileError, "\(error)") }
+                let isOver = !files.hasStruck
+                files.fail(nil)
+                let reader = try SetLab(seed: 1)
+                try await reader.pull(CountingFetcher(SimulatedFileSystem(disk, location: "/set")))
+                let found = try reader.contents(of: reader.puller)
+                #expect(found == old || found == lab.model, "operation \(operation)")
+                if isOver { break }
+                try lab.publish(files)
+                operation += 1
+            }
+            #expect(operation > 20)
+        }
+        try lab.publish()
+        lab.puller.simulateKill()
+        let before = lab.pullerDisk.clone()
+        var operation = 0
+        while true {
+            let files = SimulatedFileSystem(before.clone())
+            let store = try SetLab.store(files, lab.clock)
+            let fetcher = CountingFetcher(lab.files())
+            let puller = SetPuller(store: store, source: lab.source, from: fetcher, now: lab.clock.now)
+            files.fail(.init(at: operation, number: 28))
+            do { _ = try await puller.pull() } catch { #expect(error is StoreError, "\(error)") }
+            let isOver = !files.hasStruck
+            files.fail(nil)
+            _ = try await puller.pull()
+            #expect(try lab.contents(of: store) == lab.model, "operation \(operation)")
+            #expect(try store.verify().ok)
+            store.simulateKill()
+            if isOver { break }
+            operation += 1
+        }
+        #expect(operation > 20)
+    }
+
     /// Cut off after every fetch: the next pull goes on, and nothing is fetched twice.
     @Test(arguments: Seeds.list(4))
     func aPullThatIsCutOffAnywhereFetchesNothingTwice(seed: UInt64) async throws {
@@ -221,6 +303,19 @@ struct PublishAndPullTests {
         #expect(report.removed == 2)
         #expect(try lab.puller.entry(for: other) != nil)
         _ = try lab.puller.remove([other])
+        try lab.expectPulled()
+    }
+
+    @Test func tilesThatWereRemovedSinceArePulledAgain() async throws {
+        let lab = try SetLab(seed: 14)
+        try lab.change(60)
+        try lab.publish()
+        try await lab.pull(CountingFetcher(lab.files()))
+        let gone = try lab.model.keys.sorted().prefix(2).map { try TileKey("map/\($0)") }
+        #expect(try lab.puller.remove(gone, includingPinned: true).removedEntries == 2)
+        let report = try await lab.pull(CountingFetcher(lab.files()))
+        #expect(report.unchanged == lab.model.count - 2)
+        #expect(report.fetchedBlobs <= 2)
         try lab.expectPulled()
     }
 

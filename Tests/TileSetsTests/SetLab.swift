@@ -17,11 +17,11 @@ final class SetLab {
     private(set) var puller: TileStore
     private(set) var pullerFiles: SimulatedFileSystem
 
-    init(seed: UInt64) throws {
+    init(seed: UInt64, recordsChanges: Bool = false) throws {
         random = SplitMix64(seed: seed)
         source = try SourceName("map")
         origin = try Self.store(SimulatedFileSystem(SimulatedDisk(clock: clock)), clock)
-        folderDisk = SimulatedDisk(clock: clock)
+        folderDisk = SimulatedDisk(clock: clock, recordsChanges: recordsChanges)
         pullerDisk = SimulatedDisk(clock: clock)
         pullerFiles = SimulatedFileSystem(pullerDisk)
         puller = try Self.store(pullerFiles, clock)

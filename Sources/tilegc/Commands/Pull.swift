@@ -38,6 +38,12 @@ struct Pull: AsyncParsableCommand {
     @Option(help: ArgumentHelp("Pin what is pulled under this name (default: the source's).", valueName: "name"))
     var region: String?
 
+    @Option(
+        help: ArgumentHelp(
+            "Refuse a set with more tiles (default: 10000000): each takes an entry of the cache.", valueName: "n"),
+        transform: ArgumentValues.count)
+    var maxTiles: Int = 10_000_000
+
     @Option(help: ArgumentHelp("Files fetched at a time.", valueName: "n"), transform: ArgumentValues.count)
     var concurrency: Int = 8
 
@@ -71,12 +77,23 @@ struct Pull: AsyncParsableCommand {
                     "\(fetcher.place) is not encrypted, so that anybody on the way can change the set: say with --expect "
                         + "which root it has, or use https")
             }
-            try await pull(fetcher)
+            try await stoppable { try await pull(fetcher) }
         } catch {
             await fetcher.shutdown()
             throw error
         }
         await fetcher.shutdown()
+    }
+
+    /// Cancels what hangs at a server when the user wants to stop.
+    private func stoppable(_ body: @escaping @Sendable () async throws -> Void) async throws {
+        let work = Task { try await body() }
+        let watcher = Task {
+            while !Interrupt.isRequested { try await Task.sleep(for: .milliseconds(50)) }
+            work.cancel()
+        }
+        defer { watcher.cancel() }
+        try await work.value
     }
 
     private func pull(_ fetcher: some SetFetcher) async throws {
@@ -87,6 +104,7 @@ struct Pull: AsyncParsableCommand {
             puller.expected = expect
             puller.region = region ?? source.description
             puller.concurrency = concurrency
+            puller.mostTiles = maxTiles
             puller.wantsStop = { Interrupt.isRequested }
             let progress = Locked(Progress())
             puller.progress = { done, total, left in

@@ -61,10 +61,13 @@ struct HTTPSetFetcher: SetFetcher {
         var attempt = 0
         while true {
             do { return try await once(file, limit: limit) } catch let error as SetError {
-                guard error.code == .unreachable, attempt < Self.pauses.count, !Interrupt.isRequested else {
-                    throw error
+                // A request that was given up says nothing about the server.
+                if Task.isCancelled {
+                    throw SetError(.stopped, "interrupted: what was fetched so far is used when it is run again")
                 }
-                try await Task.sleep(for: Self.pauses[attempt])
+                guard error.code == .unreachable, attempt < Self.pauses.count else { throw error }
+                // A pause that is cut short ends with the next request.
+                do { try await Task.sleep(for: Self.pauses[attempt]) } catch is CancellationError {}
                 attempt += 1
             }
         }
