@@ -82,5 +82,8 @@ jq -e '.delta' pulled.json >out || fail "no delta was taken from the server"
 compare tiles laptop set world "what was pulled from a server"
 tilegc pull "$url" other --source map --expect "$root" >out
 compare tiles other set map "what was pulled anew from a server"
+# The root names the tiles, wherever they are published from.
+[ "$(tilegc publish other again --source map --json | jq -r .root)" = "$root" ] || fail "the same tiles have another root"
+[ -w set/set.json ] && [ "$(stat -c %a set/set.json)" != 444 ] || fail "a copy of set.json could not be copied over"
 for cache in laptop other; do tilegc verify "$cache" >out; done
 echo "check-sets: a reader written from Docs/set-format.md agrees with tilegc, and the commands of the chapter ran"

@@ -121,7 +121,11 @@ final class SetFolder {
                 "what is known of the source comes to \(bytes.count) bytes; at most \(SetBounds.document) are possible")
         }
         let part = "\(Self.staging)/set.part"
-        try bytes.withUnsafeBytes { try files.createFile(part, $0, sync: true) }
+        // One that its owner may write, unlike objects: a copy of it is written over by the next copy.
+        let file = try files.open(part, .createNew)
+        defer { files.close(file) }
+        try bytes.withUnsafeBytes { try files.writeAll(file, $0) }
+        try files.sync(file)
         try files.rename(part, to: SetDocument.path)
         try files.syncFolder("")
     }
