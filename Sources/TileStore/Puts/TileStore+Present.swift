@@ -31,7 +31,6 @@ extension TileStore {
     }
 
     private func record(present tiles: [PresentBlob], _ ledger: Ledger) throws -> [PresentBlob] {
-        try unlinkReleased(ledger)
         var lines = LineBuffer()
         var sets = PendingSets()
         var missing: [PresentBlob] = []
