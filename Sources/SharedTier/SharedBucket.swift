@@ -30,7 +30,9 @@ package final class SharedBucket: Sendable {
 
     /// A tile that is to be written.
     package struct Write: Sendable {
-        fileprivate let entry: SharedEntry
+        /// What the object says; its times are the bucket's since it was queued, whatever is done to this machine's clock meanwhile.
+        fileprivate let metadata: S3Metadata
+        fileprivate let blob: BlobDigest?
         fileprivate let bytes: ByteBuffer
     }
 
@@ -48,12 +50,25 @@ package final class SharedBucket: Sendable {
         /// until then.
         var lowest = ClockOffset(seconds: 0)
         var lowestUntil = Timestamp.distantPast
-        /// Whether the bucket has told its time.
-        var knowsTime = false
+        /// The time that the bucket told last, if it did, and when (ticks).
+        var told: (time: Timestamp, ticks: UInt64)?
+        /// From when on the bucket's clock has told times twice, as it was set back, and until when: what was asked for then may have
+        /// been asked for before.
+        var twiceFrom = Timestamp.distantFuture
+        var twiceUntil = Timestamp.distantPast
+        /// What writes marks anew that the index has lost, while it does, and when the next one may (ticks).
+        var restoring: Task<Void, Never>?
+        var restoresFrom: UInt64 = 0
         var queue: WriteQueue<Write>
         var figures = SharedFigures()
         var isStopping = false
         var drained: CheckedContinuation<Void, Never>?
+
+        /// The bucket's time, by a clock that nobody sets.
+        func bucketTime(_ here: Timestamp, _ ticks: UInt64) -> Timestamp {
+            guard let told else { return offset.bucket(here) }
+            return told.time.adding(seconds: Int64(clamping: (ticks &- told.ticks) / 1_000_000_000))
+        }
     }
 
     private let state: Locked<State>
@@ -67,6 +82,7 @@ package final class SharedBucket: Sendable {
     private let ticks: @Sendable () -> UInt64
     private let report: @Sendable (_ message: String, _ reason: String) -> Void
     private let keep: @Sendable (KnownMarks) -> Void
+    private let restore: (@Sendable (Marks) async throws -> Void)?
     private let keeping = Locked(())
 
     /// - Parameters:
@@ -77,16 +93,19 @@ package final class SharedBucket: Sendable {
     ///   - ticks: Nanoseconds of a clock that goes forward.
     ///   - report: Tells an operator what has failed.
     ///   - keep: Keeps what the index says now, for the next start. May block.
+    ///   - restore: Adds marks to the index that it has lost; not all nodes at once. `nil` where they are not to be written.
     package init(
         _ objects: any SharedObjects, writer: (any SharedObjects)? = nil, _ names: ObjectNames,
         _ settings: Settings = Settings(), known: KnownMarks? = nil, group: any EventLoopGroup, computing: BlockingPool,
         now: @escaping @Sendable () -> Timestamp, ticks: @escaping @Sendable () -> UInt64,
         report: @escaping @Sendable (_ message: String, _ reason: String) -> Void = { _, _ in },
-        keep: @escaping @Sendable (KnownMarks) -> Void = { _ in }
+        keep: @escaping @Sendable (KnownMarks) -> Void = { _ in },
+        restore: (@Sendable (Marks) async throws -> Void)? = nil
     ) {
         (self.objects, self.writer, self.names) = (objects, writer ?? objects, names)
         (self.settings, loops) = (settings, group)
         (self.computing, self.now, self.ticks, self.report, self.keep) = (computing, now, ticks, report, keep)
+        self.restore = restore
         var first = State(queue: WriteQueue(settings.queue))
         if let known { (first.marks, first.offset) = (known.marks, known.offset) }
         state = Locked(first)
@@ -118,17 +137,22 @@ package final class SharedBucket: Sendable {
     private func learn(
         _ date: Timestamp?, begun: UInt64, _ ticks: UInt64, _ here: Timestamp, _ state: inout State
     ) -> String? {
-        guard let date, !state.knowsTime || ticks &- begun <= Self.tellsTime else { return nil }
+        guard let date, state.told == nil || ticks &- begun <= Self.tellsTime else { return nil }
         let offset = ClockOffset(bucket: date, here: here)
         guard !offset.isImplausible else {
             return "the bucket's clock says \(date), this machine's \(here): set the one that is wrong"
         }
         let step = offset.seconds - state.offset.seconds
-        if step > 0, state.knowsTime || state.marks != nil {
+        if step > 0, state.told != nil || state.marks != nil {
             state.lowest = ClockOffset(seconds: min(state.lowest.seconds, state.offset.seconds))
             state.lowestUntil = max(state.lowestUntil, here.adding(seconds: step))
         }
-        (state.offset, state.knowsTime) = (offset, true)
+        let expected = state.bucketTime(here, ticks)
+        if state.told != nil, date.adding(seconds: SharedEntry.mostAhead) < expected {
+            state.twiceFrom = min(state.twiceFrom, date)
+            state.twiceUntil = max(state.twiceUntil, expected.adding(seconds: Marks.slack))
+        }
+        (state.offset, state.told) = (offset, (date, ticks))
         return nil
     }
 
@@ -183,6 +207,7 @@ package final class SharedBucket: Sendable {
     private func polled(_ result: Result<S3Found, S3Error>, _ begun: UInt64) {
         let (here, ticks) = (now(), ticks())
         var isNew = false
+        var lost: Marks?
         let problem = state.withLock { state -> String? in
             switch result {
             case .failure(let error): return error.message
@@ -193,7 +218,9 @@ package final class SharedBucket: Sendable {
                 switch found {
                 case .notModified: break
                 // Somebody has removed it; what it said holds on.
-                case .missing: (state.marks, state.tag) = (known, nil)
+                case .missing:
+                    (state.marks, state.tag) = (known, nil)
+                    if known != Marks() { lost = known }
                 case .object(let object):
                     guard let read = object.bytes.withUnsafeReadableBytes({ Marks(json: $0) }) else {
                         return "\(names.index) is no index of this version; the last good one holds"
@@ -203,8 +230,9 @@ package final class SharedBucket: Sendable {
                         problem =
                             "\(names.index) has marks that lie in the future, which do not count; expire what they are about anew"
                     }
-                    state.marks = known.merged(plausible, at: bucketNow)
-                    state.tag = object.entityTag
+                    let merged = known.merged(plausible, at: bucketNow)
+                    (state.marks, state.tag) = (merged, object.entityTag)
+                    if !plausible.includes(merged) { lost = merged }
                 }
                 // Since it was asked for: what has been added while the answer was under way may not be in it.
                 if let marks = state.marks {
@@ -216,7 +244,33 @@ package final class SharedBucket: Sendable {
         }
         if let problem { report("the index of a fleet's bucket could not be read", problem) }
         if isNew { computing.submit { self.keepNow() } }
+        if let lost { putBack(lost, ticks) }
     }
+
+    /// Has marks written to the index again that it has lost.
+    ///
+    /// An author that was killed while its write was under way may have overwritten them, or somebody has removed the index. Proxies
+    /// that come later know them by it alone.
+    private func putBack(_ marks: Marks, _ ticks: UInt64) {
+        guard let restore, settings.writes else { return }
+        let begins = state.withLock { state -> Bool in
+            guard !state.isStopping, state.restoring == nil, ticks >= state.restoresFrom else { return false }
+            state.restoresFrom = ticks &+ Self.restoresEvery
+            state.restoring = Task {
+                var problem: String?
+                do { try await restore(marks) } catch is CancellationError {} catch { problem = "\(error)" }
+                self.state.withLock { $0.restoring = nil }
+                if let problem {
+                    self.report("marks that the index of a fleet's bucket has lost could not be written", problem)
+                }
+            }
+            return true
+        }
+        if begins { report("the index of a fleet's bucket had lost marks", "they are written anew") }
+    }
+
+    /// How long after the beginning of one the next one begins (ns).
+    private static let restoresEvery: UInt64 = 60_000_000_000
 
     /// Keeps what is known now: of two threads that are at it the last one has the newest.
     private func keepNow() {
@@ -309,14 +363,20 @@ package final class SharedBucket: Sendable {
                 state.figures.misses += 1
                 return .nothing
             }
-            guard let entry = SharedEntry(object.metadata, of: key, state.offset, now: here),
+            guard var entry = SharedEntry(object.metadata, of: key, state.offset, now: here),
                 (entry.blob == nil) == (object.bytes.readableBytes == 0), object.bytes.readableBytes <= limit
             else {
                 state.figures.errors += 1
                 problem = "the object of \(key) is not one of its tile"
                 return .nothing
             }
-            let asked = state.offset.bucket(entry.metadata.storedAt)
+            var asked = state.offset.bucket(entry.metadata.storedAt)
+            if asked > state.twiceFrom, asked <= state.twiceUntil {
+                entry.metadata.expires = entry.metadata.expires.adding(
+                    seconds: state.twiceFrom.seconds - asked.seconds)
+                asked = state.twiceFrom
+                entry.metadata.storedAt = state.offset.here(asked)
+            }
             guard isFresh(entry, at: here), let marks = state.marks, !marks.isExpired(key, askedAt: asked) else {
                 state.figures.misses += 1
                 return .nothing
@@ -389,12 +449,24 @@ package final class SharedBucket: Sendable {
         _ key: TileKey, _ metadata: TileMetadata, _ blob: BlobDigest?, _ bytes: ByteBuffer, of source: SharedSource
     ) {
         guard settings.writes else { return }
-        let ticks = ticks()
+        let (here, ticks) = (now(), ticks())
+        let offset = state.withLock { state in
+            state.isStopping || state.marks == nil
+                ? nil : ClockOffset(bucket: state.bucketTime(here, ticks), here: here)
+        }
+        guard let offset else { return }
+        let said = SharedEntry(key: key, metadata: metadata, blob: blob).objectMetadata(offset)
         state.withLock { state in
             guard !state.isStopping, let marks = state.marks,
                 let name = names.name(of: key, source, marks.epoch(of: source.name))
             else { return }
-            let write = Write(entry: SharedEntry(key: key, metadata: metadata, blob: blob), bytes: bytes)
+            guard let said else {
+                // It cannot be said in the space that a server has. What waits is older.
+                state.figures.dropped += 1
+                state.queue.remove(name)
+                return
+            }
+            let write = Write(metadata: said, blob: blob, bytes: bytes)
             state.queue.add(write, name: name, bytes: bytes.readableBytes + 1024, at: ticks)
         }
         writeOn()
@@ -447,19 +519,8 @@ package final class SharedBucket: Sendable {
     }
 
     private func write(_ job: WriteQueue<Write>.Job, isProbe: Bool, on loop: any EventLoop) {
-        let (entry, bytes) = (job.write.entry, job.write.bytes)
-        let offset = state.withLock { $0.offset }
-        guard let metadata = entry.objectMetadata(offset) else {
-            // It cannot be said in the space that a server has.
-            let ticks = ticks()
-            state.withLock { state in
-                if isProbe { state.writes.abandoned(at: ticks) }
-                state.figures.dropped += 1
-                state.queue.done(job.name)
-            }
-            return writeOn()
-        }
-        writer.put(job.name, bytes, metadata, digest: entry.blob, on: loop) { result in
+        let write = job.write
+        writer.put(job.name, write.bytes, write.metadata, digest: write.blob, on: loop) { result in
             let ticks = self.ticks()
             var problem: String?
             self.state.withLock { state in
@@ -486,11 +547,13 @@ package final class SharedBucket: Sendable {
     ///
     /// - Parameter limit: How long at most; what is left then, or at once where the bucket takes nothing, is dropped.
     package func drain(within limit: Duration) async {
-        let isIdle = state.withLock { state in
+        let (isIdle, restoring) = state.withLock { state in
             state.isStopping = true
             if state.writes.isOpen { state.queue.clear() }
-            return state.queue.isEmpty
+            return (state.queue.isEmpty, state.restoring)
         }
+        restoring?.cancel()
+        await restoring?.value
         guard !isIdle else { return }
         let pause = TimeAmount.nanoseconds(Int64(clamping: limit.nanoseconds))
         let timer = loops.next().scheduleTask(in: pause) {

@@ -132,8 +132,7 @@ extension SharedEntry {
             headers.append(.init(name: String(text[..<colon]), value: String(text[text.index(after: colon)...])))
         }
         let storedAt = offset.here(Timestamp(seconds: asked))
-        // Who has asked in the future has no clock to go by. A minute is what the clocks of a fleet may differ by.
-        guard storedAt.seconds > 0, storedAt.seconds <= now.seconds + 60 else { return nil }
+        guard storedAt.seconds > 0, storedAt <= now.adding(seconds: Self.mostAhead) else { return nil }
         let response = ResponseFields(
             status: Int(status), mediaType: texts[Name.type], contentEncoding: texts[Name.coding],
             staleWhileRevalidate: Int(whileRevalidate), staleIfError: Int(ifError),
@@ -145,6 +144,12 @@ extension SharedEntry {
                 initialAge: Int(age), expires: storedAt.adding(seconds: min(lifetime, Marks.longestLifetime))),
             blob: blob)
     }
+
+    /// How far a tile's time may lie ahead of what a node takes for the bucket's, in seconds.
+    ///
+    /// Both are taken from whole seconds that were under way for up to one. What lies further ahead was asked for before the bucket's
+    /// clock was set back.
+    static let mostAhead: Int64 = 5
 
     /// More fields than a tile's entry has; and no node reads an object with more.
     private static let mostHeaders = 8

@@ -95,18 +95,23 @@ final class Parts: Sendable {
             failures.report(.warning, message, ["reason": "\(reason)"])
         }
         let kept = KeptMarks(cache: cache, bucket: wanted.url)
+        let sleep: @Sendable (UInt64) async throws -> Void = { try await Task.sleep(nanoseconds: $0) }
+        let marks = MarkWriter(
+            clients[0], parts.address.names, on: group.next(), now: clock.now, ticks: clock.ticks, sleep: sleep)
         let bucket = SharedBucket(
             clients[0], writer: clients[1], parts.address.names, settings, known: kept.read(), group: group,
             computing: worker.computing,
-            now: clock.now, ticks: clock.ticks, report: report
-        ) { marks in
-            do { try kept.write(marks) } catch {
-                report("what the index of a fleet's bucket says could not be kept for the next start", "\(error)")
-            }
-        }
-        let marks = MarkWriter(
-            clients[0], parts.address.names, on: group.next(), now: clock.now, ticks: clock.ticks,
-            sleep: { try await Task.sleep(nanoseconds: $0) })
+            now: clock.now, ticks: clock.ticks, report: report,
+            keep: { marks in
+                do { try kept.write(marks) } catch {
+                    report("what the index of a fleet's bucket says could not be kept for the next start", "\(error)")
+                }
+            },
+            restore: { lost in
+                // All proxies see it at once; the first one mends it.
+                try await sleep(UInt64.random(in: 0...10_000_000_000))
+                try await marks.add { _, _ in lost }
+            })
         return (bucket, clients, marks)
     }
 

@@ -460,6 +460,139 @@ struct SharedBucketTests {
         #expect(marks.plausible(at: .distantFuture) == marks)
     }
 
+    /// A clock that was set back while a tile waited to be written: it seemed to have been asked for later than it was, and what had
+    /// been expired since was a hit for all.
+    @Test func aTileThatWaitedWhileThisMachinesClockWasSetIsNotNewer() throws {
+        let lab = try Lab()
+        lab.clockError.withLock { $0 = 60 }
+        lab.poll()
+        let askedAt = lab.clock.now
+        lab.objects.mode = .isReadOnly
+        // The bucket takes nothing for a while.
+        for x in 0..<Breaker.mostFailures { lab.write(try TileKey("osm/3/\(x)/0"), "land") }
+        lab.write(key, "sea", askedAt: askedAt.adding(seconds: 60))
+        #expect(lab.bucket.figures.waiting == 1)
+        lab.clock.advance(seconds: 3)
+        lab.clockError.withLock { $0 = 0 }
+        lab.objects.mode = .works
+        lab.poll()
+        #expect(lab.bucket.figures.stores == 1)
+        let object = try #require(lab.objects[try lab.name(of: key)])
+        #expect(object.metadata.values["asked"].map { String(decoding: $0, as: UTF8.self) } == "\(askedAt.seconds)")
+        lab.clock.advance(seconds: 10)
+        lab.poll()
+        #expect(lab.look(key) == "sea")
+        var marks = Marks()
+        let whole = Mark(
+            source: lab.source.name, zooms: 0...3, columns: 0...7, rows: 0...7, time: askedAt.adding(seconds: 2))
+        marks.add(try #require(whole))
+        lab.objects.set(marks, as: "p/marks.json")
+        lab.poll()
+        #expect(lab.look(key) == nil)
+    }
+
+    /// Between the last answer of the bucket and the next one nobody has noticed it.
+    @Test(arguments: [-60, 60, 600] as [Int64])
+    func aTileThatIsWrittenJustAfterThisMachinesClockWasSetHasTheBucketsTime(_ seconds: Int64) throws {
+        let lab = try Lab()
+        lab.poll()
+        lab.clock.advance(seconds: 1)
+        lab.clockError.withLock { $0 = seconds }
+        lab.write(key, "sea", askedAt: lab.clock.now.adding(seconds: seconds))
+        let object = try #require(lab.objects[try lab.name(of: key)])
+        let asked = object.metadata.values["asked"].map { String(decoding: $0, as: UTF8.self) }
+        #expect(asked == "\(lab.clock.now.seconds)")
+    }
+
+    /// What was asked for before the bucket's clock was set back seemed to be newer than a mark of after that.
+    @Test(arguments: [30, 60, 600] as [Int64])
+    func aMarkIsHeededThoughTheBucketsClockWasSetBack(_ back: Int64) throws {
+        let lab = try Lab()
+        lab.poll()
+        lab.clock.advance(seconds: 5)
+        lab.poll()
+        lab.write(key, "sea")
+        lab.bucketError.withLock { $0 = -back }
+        lab.poll()
+        lab.clock.advance(seconds: 4)
+        var marks = Marks()
+        let now = lab.clock.now.adding(seconds: -back)
+        let whole = Mark(source: lab.source.name, zooms: 0...3, columns: 0...7, rows: 0...7, time: now)
+        marks.add(try #require(whole))
+        lab.objects.set(marks, as: "p/marks.json")
+        // Until that time has come again, and after it.
+        for _ in 0..<(back / 2 + 20) {
+            lab.clock.advance(seconds: 4)
+            lab.poll()
+            #expect(lab.look(key) == nil)
+        }
+        // What is asked for after that counts as before.
+        lab.write(key, "sea")
+        #expect(lab.look(key) == "sea")
+    }
+
+    /// The write of an author that was killed was carried out late: it wrote over what others had been told was there to stay.
+    ///
+    /// Proxies that were started after that did not know it.
+    @Test func marksThatTheIndexHasLostAreWrittenAnew() async throws {
+        let (clock, group) = (ManualClock(), MultiThreadedEventLoopGroup.singleton)
+        let objects = MemoryBucket(now: { clock.now })
+        let writer = MarkWriter(
+            objects, ObjectNames(prefix: ""), on: group.next(), now: { clock.now }, ticks: { clock.ticks },
+            sleep: {
+                clock.advance(nanoseconds: $0)
+                await Task.yield()
+            })
+        let restored = Locked(0)
+        func node(writes: Bool = true) -> SharedBucket {
+            var settings = SharedBucket.Settings()
+            settings.writes = writes
+            return SharedBucket(
+                objects, ObjectNames(prefix: ""), settings, group: group, computing: BlockingPool(threads: 1),
+                now: { clock.now }, ticks: { clock.ticks },
+                restore: { lost in
+                    try await writer.add { _, _ in lost }
+                    restored.withLock { $0 += 1 }
+                })
+        }
+        func poll(_ node: SharedBucket) async {
+            let loop = group.next()
+            await withCheckedContinuation { done in loop.execute { node.poll(on: loop) { done.resume() } } }
+        }
+        func expiring(_ name: String) throws -> Marks {
+            var marks = Marks()
+            marks.raise(try SourceName(name), to: Epoch.first.next(at: clock.now, random: 1))
+            return marks
+        }
+        let (old, mine, late) = (try expiring("old"), try expiring("mine"), try expiring("late"))
+        objects.set(old)
+        try await writer.add { _, _ in mine }
+        let (a, b) = (node(), node(writes: false))
+        for node in [a, b] { await poll(node) }
+        // Read before `mine` was written, and carried out now.
+        objects.set(old.merged(late, at: clock.now))
+        await poll(b)
+        #expect(try await !writer.read().marks.includes(mine))
+        await poll(a)
+        while restored.withLock({ $0 }) == 0 { await Task.yield() }
+        let index = try await writer.read().marks
+        #expect(index.includes(mine) && index.includes(late) && index.includes(old))
+        // One that is started after that knows all of it, and nothing is written again.
+        let written = objects.written.count
+        let c = node()
+        for node in [a, b, c] { await poll(node) }
+        let before = clock.now.adding(seconds: -60)
+        let staleSince = c.staleSince(try SourceName("mine"), z: 1, x: 0, y: 0, storedAt: before)
+        #expect(staleSince != nil && objects.written.count == written && restored.withLock { $0 } == 1)
+        // Nor does one that was removed stay away.
+        objects["marks.json"] = nil
+        clock.advance(seconds: 61)
+        await poll(a)
+        while restored.withLock({ $0 }) == 1 { await Task.yield() }
+        #expect(try await writer.read().marks.includes(mine))
+        for node in [a, b, c] { await node.drain(within: .seconds(1)) }
+    }
+
     /// A clock that was ahead, or is set back, made what was expired a hit again.
     @Test(arguments: [(50, 0), (0, -60), (-60, 60), (60, -60)] as [(Int64, Int64)])
     func whatIsExpiredStaysSoWhenThisMachinesClockIsSet(_ before: Int64, _ after: Int64) throws {

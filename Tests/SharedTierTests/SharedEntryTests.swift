@@ -88,8 +88,8 @@ import TileStoreTesting
         let object = try #require(mine.objectMetadata(ClockOffset(seconds: 0)))
         let asked = mine.metadata.storedAt
         let here = ClockOffset(seconds: 0)
-        #expect(SharedEntry(object, of: key, here, now: asked.adding(seconds: -60)) != nil)
-        #expect(SharedEntry(object, of: key, here, now: asked.adding(seconds: -61)) == nil)
+        #expect(SharedEntry(object, of: key, here, now: asked.adding(seconds: -5)) != nil)
+        #expect(SharedEntry(object, of: key, here, now: asked.adding(seconds: -6)) == nil)
         for offset in [Int64.min, .max] {
             #expect(SharedEntry(object, of: key, ClockOffset(seconds: offset), now: now) == nil)
         }
