@@ -42,6 +42,8 @@ extension SourceConfiguration {
     }
 
     /// Whether what has this name may be a key, by its last word: `api_key` and `mapKey` are, `keyword` and `design` are not.
+    ///
+    /// Who asks is none, as two users have maps of their own; nor is a session, which may choose the kind of map.
     private static func isSecret(_ name: String) -> Bool {
         var words: [String] = [""]
         var wasSmall = false
@@ -58,7 +60,6 @@ extension SourceConfiguration {
     private static let secretWords: Set<String> = [
         "key", "apikey", "accesskey", "mapkey", "subscriptionkey", "token", "accesstoken", "apitoken", "authtoken",
         "secret", "sig", "signature", "hmac", "auth", "authorization", "cookie", "pass", "password", "passwd",
-        "credential", "credentials", "jwt", "bearer", "session", "sessionid", "appid", "appcode", "clientid", "userid",
-        "user", "username",
+        "credential", "credentials", "jwt", "bearer", "appid", "appcode",
     ]
 }

@@ -45,8 +45,8 @@ final class TileAsking: @unchecked Sendable {
     private var loneEnd: Scheduled<Void>?
     /// The name of the host that the source's template leads to.
     private var ownHost = ""
-    /// Until when this attempt may take, over all hosts and redirects (ticks); set when the first request is sent.
-    private var attemptEnds: UInt64?
+    /// When the first request of this attempt was sent, and until when all of it may take, over all hosts and redirects (ticks).
+    private var attempt: (began: UInt64, ends: UInt64)?
     /// When the last request was sent (ticks).
     private var sentAt: UInt64 = 0
     private var answer = TransportResponse(head: HTTPResponse(status: .ok))
@@ -164,7 +164,7 @@ final class TileAsking: @unchecked Sendable {
             let wait = service.health.wait(for: ticket.key.hashValue)
             take(.question(wait, attempts: source.tiles.attempts))
         case .prepare:
-            attemptEnds = nil
+            attempt = nil
             guard let tile = key.tile else { return take(.hookFailed) }
             let request = tiles.request(for: tile, of: source)
             ownHost = OriginHost(request).name
@@ -236,7 +236,7 @@ final class TileAsking: @unchecked Sendable {
         look = bucket.look(key, place, limit: limit, on: tiles.loop) { tile in
             self.look = nil
             // What is stored here was as new, and is stale all the same: somebody has expired it here.
-            guard let tile, self.stored.map({ $0.entry.metadata.storedAt < tile.metadata.storedAt }) ?? true else {
+            guard let tile, self.stored.map({ tile.isNews(for: $0.entry.metadata) }) ?? true else {
                 return self.take(.notShared)
             }
             guard let body = tile.body else { return self.adopt(tile) }
@@ -278,10 +278,11 @@ final class TileAsking: @unchecked Sendable {
         return record
     }
 
-    /// When the request was sent that was answered.
+    /// When the origin was first asked for what it has answered: where it has redirected to a file, the redirect says which one.
     private var askedAt: Timestamp {
         let now = Timestamp(seconds: tiles.time.now.seconds)
-        return now.adding(seconds: -Int64(clamping: (service.clock.ticks() &- sentAt) / 1_000_000_000))
+        let since = service.clock.ticks() &- (attempt?.began ?? sentAt)
+        return now.adding(seconds: -Int64(clamping: since / 1_000_000_000))
     }
 
     /// Has what the origin said written for the other proxies.
@@ -334,7 +335,7 @@ final class TileAsking: @unchecked Sendable {
         case .waits(let number):
             place = (host, number)
             // No longer than an answer may take, or than is left of this attempt: all those ahead may hang.
-            let end = attemptEnds ?? service.clock.ticks() &+ source.tiles.timeout.nanoseconds
+            let end = attempt?.ends ?? service.clock.ticks() &+ source.tiles.timeout.nanoseconds
             waitLimit = tiles.waitLimits.add(until: end) { self.waitedInVain() }
         }
     }
@@ -373,8 +374,8 @@ final class TileAsking: @unchecked Sendable {
 
     private func send(_ request: HTTPRequest, redirectedFrom first: String?, _ share: Int?) {
         let now = service.clock.ticks()
-        let end = attemptEnds ?? now &+ source.tiles.timeout.nanoseconds
-        attemptEnds = end
+        let end = attempt?.ends ?? now &+ source.tiles.timeout.nanoseconds
+        attempt = (attempt?.began ?? now, end)
         guard end > now else {
             error = TransportError(.timeout, "\(request.host): no time is left to ask it")
             return take(

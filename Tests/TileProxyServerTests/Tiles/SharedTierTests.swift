@@ -94,25 +94,52 @@ struct SharedTierTests {
         }
     }
 
-    /// The bucket would give back what an operator has just expired.
+    /// The bucket would give back what an operator has just expired; or what another proxy had asked for before that.
     @Test func whatIsExpiredHereIsAskedForAtTheOrigin() async throws {
         try await withTwo { _, a, b in
+            let key = try TileKey("osm/3/1/1")
+            func expire(_ lab: TileLab) throws {
+                // The store's own clock is another one.
+                let entry = try #require(try lab.store.entry(for: key))
+                var stale = entry.metadata
+                stale.expires = lab.clock.now
+                #expect(try lab.store.refresh(entry.key, from: EntryVersion(entry), metadata: stale))
+            }
+            func pass(_ seconds: Int64) async {
+                for lab in [a, b] {
+                    lab.clock.advance(seconds: seconds)
+                    await lab.readSharedIndex()
+                }
+            }
             _ = try await a.get("/tiles/osm/3/1/1")
             await isWritten(a)
             _ = try await b.get("/tiles/osm/3/1/1")
             for lab in [b, a] {
-                for lab in [a, b] { lab.clock.advance(seconds: 1) }
-                let entry = try #require(try lab.store.entry(for: TileKey("osm/3/1/1")))
-                var stale = entry.metadata
-                stale.expires = lab.clock.now
-                #expect(try lab.store.refresh(entry.key, from: EntryVersion(entry), metadata: stale))
+                await pass(3)
+                try expire(lab)
                 let answer = try await lab.get("/tiles/osm/3/1/1")
-                // What the first has confirmed is newer than what the second has.
-                let words = lab === b ? "fwd-status=304" : "tileproxy-shared; hit"
-                #expect(answer[.cacheStatus]?.contains(words) ?? false)
+                #expect(answer[.cacheStatus]?.contains("fwd-status=304") ?? false, "\(answer[.cacheStatus] ?? "")")
                 await isWritten(lab)
             }
-            #expect(a.origin.count == 1 && b.origin.count == 1)
+            #expect(a.origin.count == 2 && b.origin.count == 1)
+            // What another one has asked for since is as good as the origin's.
+            await pass(3)
+            try expire(a)
+            await pass(3)
+            try expire(b)
+            _ = try await b.get("/tiles/osm/3/1/1")
+            await isWritten(b)
+            let answer = try await a.get("/tiles/osm/3/1/1")
+            #expect(answer[.cacheStatus]?.contains("tileproxy-shared; hit") ?? false)
+            // And what another one has confirmed is taken when the time of one's own is over.
+            #expect(a.origin.count == 2 && b.origin.count == 2)
+            await pass(30)
+            try expire(b)
+            _ = try await b.get("/tiles/osm/3/1/1")
+            await isWritten(b)
+            await pass(35)
+            #expect(try await a.get("/tiles/osm/3/1/1")[.cacheStatus]?.contains("tileproxy-shared; hit") ?? false)
+            #expect(a.origin.count == 2 && b.origin.count == 3)
         }
     }
 
@@ -172,6 +199,33 @@ struct SharedTierTests {
             a.clock.advance(seconds: 3)
             _ = try await a.get("/tiles/osm/3/1/1")
             #expect(try await a.get("/tiles/osm/3/1/1")[.cacheStatus]?.hasPrefix("tileproxy; hit") ?? false)
+        }
+    }
+
+    /// The redirect said which file, before the expiry; only the request for the file came after it.
+    @Test func aRedirectThatWasAskedForBeforeAnExpiryIsStaleAfterIt() async throws {
+        let lab = Locked<(TileLab, MemoryBucket)?>(nil)
+        try await withTwo(origin: { request in
+            guard request.path != "/old.png" else { return try await Self.sea(request) }
+            if let (lab, bucket) = lab.withLock({ $0 }), lab.origin.count == 1 {
+                lab.clock.advance(seconds: 5)
+                var marks = Marks()
+                marks.raise(try SourceName("osm"), to: Epoch.first.next(at: lab.clock.now, random: 1))
+                bucket.set(marks)
+                lab.clock.advance(seconds: 6)
+                await lab.readSharedIndex()
+            }
+            return TileLab.Answer(status: 302, fields: [.location: "/old.png"])
+        }) { bucket, a, b in
+            lab.withLock { $0 = (a, bucket) }
+            #expect(try await a.get("/tiles/osm/3/1/1").status == 200)
+            #expect(a.origin.count == 2)
+            await isWritten(a)
+            await b.readSharedIndex()
+            let other = try await b.get("/tiles/osm/3/1/1")
+            #expect(b.origin.count == 2, "\(other[.cacheStatus] ?? "")")
+            _ = try await a.get("/tiles/osm/3/1/1")
+            #expect(a.origin.count > 2)
         }
     }
 
@@ -281,7 +335,11 @@ struct SharedTierTests {
     }
 
     /// By parts of their names they were taken for keys: tiles of one design were served for another.
-    @Test(arguments: ["design", "keyword", "userstyle", "signal", "passage"])
+    ///
+    /// And those of one user for another, as a user's name was taken for a key.
+    @Test(arguments: [
+        "design", "keyword", "userstyle", "signal", "passage", "user", "username", "user_id", "clientId", "session",
+    ])
     func whatOnlySoundsLikeAKeyTellsSourcesApart(_ name: String) throws {
         func source(_ value: String) throws -> [SharedSource?] {
             var inPath = try SourceConfiguration(argument: Self.plain)
@@ -293,7 +351,7 @@ struct SharedTierTests {
         #expect(zip(dark, light).allSatisfy { $0 != nil && $0 != $1 })
     }
 
-    @Test(arguments: ["key", "api_key", "apikey", "access-token", "mapKey", "X-Signature", "app_id", "client_id"])
+    @Test(arguments: ["key", "api_key", "apikey", "access-token", "mapKey", "X-Signature", "app_id"])
     func keysTellNothing(_ name: String) throws {
         let template = SourceConfiguration.withoutSecrets("https://h/{z}?\(name)=hidden")
         #expect(template == "https://h/{z}?\(name)=")
