@@ -153,6 +153,11 @@ extension HTTPClient.Request {
         guard let scheme = head.scheme?.lowercased(), scheme == "http" || scheme == "https", !host.isEmpty else {
             throw TransportError(.unsupported, "\(host): only http and https can be asked")
         }
+        // The client below traps on one that is no number of 16 bits, and a redirect can name any.
+        let port = host.hasSuffix("]") ? nil : host.lastIndex(of: ":").map { host[host.index(after: $0)...] }
+        guard port.map({ $0.isEmpty || (UInt16($0) ?? 0) > 0 }) ?? true else {
+            throw TransportError(.unsupported, "\(host): its port is not one from 1 to 65535")
+        }
         var headers = HTTPHeaders()
         headers.reserveCapacity(head.headerFields.count + 1)
         for field in head.headerFields { headers.add(name: field.name.rawName, value: field.value) }

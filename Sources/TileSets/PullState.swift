@@ -8,14 +8,13 @@ import Foundation
 
 /// What a cache knows of the set that a source was pulled from: an entry of its own, `NAME:pull/state`.
 ///
-/// It is written when everything else is recorded.
+/// It is written when everything else is recorded, and removed before anything is: while it is there the tiles are those of that set,
+/// unless somebody else has changed them since.
 struct PullState: Equatable {
     /// The root that the source's tiles are those of.
     var root: BlobDigest
     /// When they turn stale.
     var expires: Timestamp
-    /// Whether the blobs' own entries, which only a pull needs, are gone.
-    var isClean: Bool
 
     private static let folder = "pull/"
     private static let name = "state"
@@ -40,20 +39,18 @@ struct PullState: Equatable {
         var json = CanonicalJSON()
         json.value(
             .object([
-                "root": .string(root.description), "expires": .integer(expires.seconds), "clean": .bool(isClean),
+                "root": .string(root.description), "expires": .integer(expires.seconds),
             ]))
         return Data(json.bytes)
     }
 
-    init(root: BlobDigest, expires: Timestamp, isClean: Bool) {
-        (self.root, self.expires, self.isClean) = (root, expires, isClean)
-    }
+    init(root: BlobDigest, expires: Timestamp) { (self.root, self.expires) = (root, expires) }
 
-    /// `nil` if it is none: then everything is compared.
+    /// `nil` if it is none.
     init?(_ data: Data) {
         guard let object = [UInt8](data).json?.object, let root = object["root"]?.string.flatMap({ BlobDigest($0) }),
-            let expires = object["expires"]?.integer, let clean = object["clean"]
+            let expires = object["expires"]?.integer
         else { return nil }
-        self.init(root: root, expires: Timestamp(seconds: expires), isClean: clean == .bool(true))
+        self.init(root: root, expires: Timestamp(seconds: expires))
     }
 }

@@ -54,8 +54,8 @@ struct PulledSource: Sendable {
         return try bytes(of: blob, limit: SetBounds.document).flatMap { PullState(Data($0)) }
     }
 
-    /// How many entries the source has, the state's included.
-    func count() throws -> Int { try store.statistics().sources.first { $0.name == source }?.entries ?? 0 }
+    /// Removes it.
+    func removeState() throws { _ = try store.remove([PullState.key(source)], includingPinned: true) }
 
     /// Writes which set the source's tiles are of.
     func write(_ state: PullState, now: Timestamp) throws {
@@ -112,8 +112,12 @@ struct PulledSource: Sendable {
         let pinned = try PinnedRegion(
             name: region, tiles: spans.isEmpty ? [] : [SourceTiles(source: source, spans: spans)],
             resources: [PullState.key(source)])
-        guard try store.regions().first(where: { $0.name == region }) != pinned else { return }
-        try store.pin(pinned)
+        let (regions, key) = (try store.regions(), try PullState.key(source))
+        if regions.first(where: { $0.name == region }) != pinned { try store.pin(pinned) }
+        // Earlier pulls had another name for it.
+        for other in regions where other.name != region && other.source == source && other.resources.contains(key) {
+            _ = try store.unpin(other.name)
+        }
     }
 
     /// Records tiles whose blobs are there; those that have none are returned.

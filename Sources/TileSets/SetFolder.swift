@@ -27,6 +27,7 @@ final class SetFolder {
     init(_ files: any FileSystem) throws {
         self.files = files
         try files.enter()
+        try Self.checkOwner(files)
         lock = try files.open("lock", .appendCreating)
         guard try files.tryLock(lock) else {
             files.close(lock)
@@ -34,7 +35,35 @@ final class SetFolder {
         }
         for folder in [Self.staging, Self.objects] { try files.makeFolder(folder) }
         // What a publisher that was killed has left.
-        for name in try files.list(Self.staging) ?? [] { try files.unlink("\(Self.staging)/\(name)") }
+        for name in try files.list(Self.staging) ?? [] where Self.isPart(name) {
+            try files.unlink("\(Self.staging)/\(name)")
+        }
+    }
+
+    /// Refuses a folder that is somebody else's: a cache, or one with other files and no set.
+    private static func checkOwner(_ files: any FileSystem) throws {
+        let names = try files.list("") ?? []
+        if names.contains("tilecache.json") {
+            throw SetError(.invalid, "\(files.location) is a tile cache: publish into another folder")
+        }
+        if names.contains(SetDocument.path) { return }
+        let own = [staging, objects, "lock", "lost+found"]
+        guard let other = names.sorted().first(where: { !own.contains($0) && !$0.hasPrefix(".") }) else { return }
+        throw SetError(
+            .invalid, "\(files.location) has \(quoted(other)) and no set in it: publish into an empty or a new folder")
+    }
+
+    /// Whether a name in `staging/` is one that publishers give.
+    private static func isPart(_ name: String) -> Bool {
+        guard name.hasSuffix(".part") else { return false }
+        let start = name.dropLast(5)
+        return start == "set" || Int(start) != nil
+    }
+
+    /// Whether a name in `objects/` is that of an object.
+    private static func isObject(_ name: String, in shard: String) -> Bool {
+        let digest = name.hasSuffix(".gz") ? String(name.dropLast(3)) : name
+        return digest.hasPrefix(shard) && BlobDigest(digest) != nil
     }
 
     deinit { files.close(lock) }
@@ -61,13 +90,20 @@ final class SetFolder {
 
     /// Whether a blob is there, and has its bytes.
     ///
-    /// Asked of blobs that the old set does not name: a power cut may have emptied what an interrupted publisher wrote.
-    func has(_ blob: BlobDigest, size: Int) throws -> Bool {
+    /// - Parameter isOfSet: Whether the set that is there names it, so that its length does. What an interrupted publisher wrote may
+    ///   have been emptied by a power cut.
+    func has(_ blob: BlobDigest, size: Int, isOfSet: Bool) throws -> Bool {
         let path = SetPaths.blob(blob)
         guard let status = try files.status(at: path), status.kind == .file, status.size == Int64(size) else {
             return false
         }
-        return try read(path, limit: size)?.digest == blob
+        return try isOfSet || read(path, limit: size)?.digest == blob
+    }
+
+    /// Whether a list is there; it is not read.
+    func has(list digest: BlobDigest) throws -> Bool {
+        guard let status = try files.status(at: SetPaths.list(digest)) else { return false }
+        return status.kind == .file && status.size > 0
     }
 
     /// Has a file made in `staging/`, and puts it in its place.
@@ -120,6 +156,10 @@ final class SetFolder {
                 .tooLarge,
                 "what is known of the source comes to \(bytes.count) bytes; at most \(SetBounds.document) are possible")
         }
+        // Else nobody could read it, and nobody publish over it.
+        guard try SetDocument(bytes, at: "\(location)/\(SetDocument.path)") == document else {
+            throw SetError(.invalid, "what is known of the source cannot be written as it is: mend its metadata")
+        }
         let part = "\(Self.staging)/set.part"
         // One that its owner may write, unlike objects: a copy of it is written over by the next copy.
         let file = try files.open(part, .createNew)
@@ -154,11 +194,13 @@ final class SetFolder {
         -> (objects: Int, bytes: Int)
     {
         var (objects, bytes) = (0, 0)
-        for shard in (try files.list(Self.objects) ?? []).sorted() {
+        for shard in (try files.list(Self.objects) ?? []).sorted() where shard.utf8.count == 2 {
+            guard try files.status(at: "\(Self.objects)/\(shard)")?.kind == .folder else { continue }
             for name in try files.list("\(Self.objects)/\(shard)") ?? [] {
                 if isStopped() { return (objects, bytes) }
                 let path = "\(Self.objects)/\(shard)/\(name)"
-                guard !named.contains(path), let status = try files.status(at: path), status.kind == .file,
+                guard Self.isObject(name, in: shard), !named.contains(path), let status = try files.status(at: path),
+                    status.kind == .file,
                     status.modified < time.seconds
                 else { continue }
                 if try files.unlink(path) { (objects, bytes) = (objects + 1, bytes + Int(status.size)) }

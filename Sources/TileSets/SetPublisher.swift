@@ -72,43 +72,85 @@ package struct SetPublisher {
     /// - Throws: ``SetError``, `FileError`, `StoreError`; the old set is in place then, and whole.
     package func publish(into files: any FileSystem) throws -> PublishReport {
         var report = PublishReport()
-        let list = try list(&report)
-        guard !list.tiles.isEmpty else { return report }
-        let folder = try SetFolder(files)
+        var folder: SetFolder?
+        var attempts = 0
+        while true {
+            let list = try list(&report)
+            guard !list.tiles.isEmpty else { return report }
+            try check(list)
+            let entered = try folder ?? SetFolder(files)
+            folder = entered
+            do {
+                try publish(list, into: entered, &report)
+                return report
+            } catch let change as TileChanged {
+                // The cache is in use. What was written of the list that is past is used for the next one.
+                attempts += 1
+                guard attempts < Self.mostAttempts else {
+                    throw SetError(
+                        .unreachable,
+                        "\(source)/\(change.tile.key.text) and other tiles change as quickly as they are published: publish while "
+                            + "fewer are stored or evicted; the old set is in place")
+                }
+            }
+        }
+    }
+
+    /// How often the cache's tiles are listed at most, as those that were listed go meanwhile.
+    private static let mostAttempts = 8
+
+    /// A tile is not what it was when it was listed.
+    private struct TileChanged: Error {
+        let tile: SetTile
+    }
+
+    private func publish(_ list: SetList, into folder: SetFolder, _ report: inout PublishReport) throws {
         let old = try folder.document()
-        try check(list)
         report.root = list.root.digest
         report.isUnchanged = old?.root == list.root.digest
-        var deltas = old?.deltas ?? []
-        if old?.root != list.root.digest {
-            let former = try FormerSet(old, in: folder, list)
-            try write(list, former, folder, &report)
-            deltas = try write(former, list, old, folder, &report)
-        }
-        let kept = kept(old, list.root.digest)
+        let former = try FormerSet(old, in: folder, list)
+        try write(list, former, folder, &report)
+        let deltas =
+            report.isUnchanged
+            ? try (old?.deltas ?? []).filter { try folder.has(list: $0.digest) }
+            : try write(former, list, old, folder, &report)
+        let kept = try kept(old, list.root.digest, folder)
         try folder.publish(
             SetDocument(
                 name: source.description, time: now, root: list.root.digest, rootLength: list.root.bytes.count,
                 tiles: list.tiles.count, blobs: report.blobs, bytes: report.bytes, lifetime: lifetime,
                 metadata: metadata, deltas: deltas, kept: kept))
-        return report
     }
 
-    /// The roots that stay reachable beside a new one: the last ones, and all that were replaced within a day, which somebody may
-    /// be reading.
-    private func kept(_ old: SetDocument?, _ root: BlobDigest) -> [SetDocument.Kept] {
+    /// The roots that stay reachable beside a new one.
+    ///
+    /// The last ones, and all that were replaced within a day, which somebody may be reading. Those go whose lists are not all there.
+    private func kept(_ old: SetDocument?, _ root: BlobDigest, _ folder: SetFolder) throws -> [SetDocument.Kept] {
         guard let old else { return [] }
         let last = SetDocument.Kept(root: old.root, length: old.rootLength, replaced: now)
         let roots = ([last] + old.kept).filter { $0.root != root }
         let recent = now.adding(seconds: -SetSweep.age)
-        return roots.enumerated().filter { $0.offset < keep || $0.element.replaced >= recent }
+        let kept = roots.enumerated().filter { $0.offset < keep || $0.element.replaced >= recent }
             .prefix(SetBounds.kept).map(\.element)
+        var present = Set<BlobDigest>()
+        return try kept.filter { kept in
+            guard let bytes = try folder.list(kept.root, length: kept.length), let root = try? SetRoot(bytes) else {
+                return false
+            }
+            return try root.items.allSatisfy { item in
+                if present.contains(item.digest) { return true }
+                guard try folder.has(list: item.digest) else { return false }
+                present.insert(item.digest)
+                return true
+            }
+        }
     }
 
     /// The tiles that the cache has.
     private func list(_ report: inout PublishReport) throws -> SetList {
         var selection = selection
         selection.source = source
+        (report.skipped, report.bytes) = (0, 0)
         var tiles: [SetTile] = []
         var blobs = Set<BlobDigest>()
         try store.forEachEntry(where: selection) { entry in
@@ -136,36 +178,38 @@ package struct SetPublisher {
         }
     }
 
-    /// Writes the chunks that the old set has not, and the blobs in them.
+    /// Writes the chunks and the blobs that are not there; those of the old set are, unless somebody has damaged it.
     private func write(
         _ list: SetList, _ former: FormerSet, _ folder: SetFolder, _ report: inout PublishReport
     ) throws {
-        var known = former.blobs
+        var known = Set<BlobDigest>()
         var copier = copier
         var done = 0
         for chunk in list.chunks {
             done += chunk.range.count
-            if former.chunks.contains(chunk.digest) { continue }
+            let isOfOld = former.chunks.contains(chunk.digest)
             for tile in list.tiles[chunk.range] where known.insert(tile.blob).inserted {
                 if progress.wantsStop() {
                     throw SetError(
                         .stopped,
                         "interrupted: the old set is in place; run it again, and it goes on with what is written")
                 }
-                try write(tile, folder, &copier, &report)
+                if try !folder.has(tile.blob, size: tile.size, isOfSet: isOfOld || former.blobs.contains(tile.blob)) {
+                    try write(tile, folder, &copier, &report)
+                }
             }
             progress.published(done, list.tiles.count, report.newBytes)
+            if try isOfOld && folder.list(chunk.digest, length: chunk.length) != nil { continue }
             report.listBytes += try folder.place(list: list.encoded(chunk), chunk.digest)
         }
         report.listBytes += try folder.place(list: list.root.bytes, list.root.digest)
     }
 
-    /// Writes a tile's bytes, unless they are there.
+    /// Writes a tile's bytes.
     private func write(
         _ tile: SetTile, _ folder: SetFolder, _ copier: inout BlobCopier?, _ report: inout PublishReport
     ) throws {
         let path = SetPaths.blob(tile.blob)
-        if try folder.has(tile.blob, size: tile.size) { return }
         if let copy = copier {
             if try share(tile, path, folder, copy) { report.shared += 1 } else { copier = nil }
         }
@@ -192,14 +236,15 @@ package struct SetPublisher {
         } catch let error as SetError where !isMade && error.code == .invalid { return false } catch let error
             as FileError where error.isAbsence && !isMade
         {
-            throw damaged(tile)
+            throw try absence(of: tile)
         }
         return true
     }
 
     /// A tile's bytes, hashed.
     private func bytes(of tile: SetTile) throws -> [UInt8] {
-        guard let file = try store.open(tile.blob), file.size == tile.size else { throw damaged(tile) }
+        guard let file = try store.open(tile.blob) else { throw try absence(of: tile) }
+        guard file.size == tile.size else { throw damaged(tile) }
         let bytes = try [UInt8](unsafeUninitializedCapacity: file.size) { room, count in
             try file.read(into: UnsafeMutableRawBufferPointer(room), at: 0)
             count = file.size
@@ -208,11 +253,17 @@ package struct SetPublisher {
         return bytes
     }
 
+    /// What it means that a tile's bytes are not there.
+    private func absence(of tile: SetTile) throws -> any Error {
+        let entry = try store.entry(for: TileKey(source: source, tile: tile.key.tile))
+        return entry?.blob == tile.blob ? damaged(tile) : TileChanged(tile: tile)
+    }
+
     private func damaged(_ tile: SetTile) -> SetError {
         SetError(
             .damaged,
-            "tile \(source)/\(tile.key.text) has just been removed, or its bytes are damaged: run 'tilegc verify --repair' and "
-                + "publish again; the old set is in place")
+            "the bytes of tile \(source)/\(tile.key.text) are damaged: run 'tilegc verify --repair' and publish again; the old set "
+                + "is in place")
     }
 
     /// Writes the delta from the old set, and those from older ones to the new one.

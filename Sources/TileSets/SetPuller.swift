@@ -50,6 +50,7 @@ package struct SetPuller: Sendable {
     package var now: Timestamp
 
     private let worker = Worker("set-pull")
+    private let fetched = Locked((requests: 0, bytes: 0))
 
     package init(store: TileStore, source: SourceName, from fetcher: any SetFetcher, now: Timestamp) {
         self.store = store
@@ -61,68 +62,105 @@ package struct SetPuller: Sendable {
 
     private var cache: PulledSource { PulledSource(store: store, source: source, region: region) }
 
-    /// Pulls.
+    /// What a set says of itself, before there is a cache to pull it into.
+    package struct Offer: Sendable {
+        fileprivate let document: SetDocument
+        fileprivate let length: Int
+    }
+
+    /// Asks what there is.
     ///
-    /// - Throws: ``SetError``, `StoreError`. After a refusal the cache is as it was; after anything else what was fetched is
-    ///   used by the next pull.
-    package func pull() async throws -> PullReport {
-        var report = PullReport()
-        let document = try await document(&report)
-        do { return try await pull(document, report) } catch let gone as ObjectGone {
-            // A set that was renewed and swept meanwhile.
-            var report = gone.report
-            let again = try await self.document(&report)
-            guard again.root != document.root else { throw missing(gone.path) }
-            do { return try await pull(again, report) } catch let gone as ObjectGone { throw missing(gone.path) }
-        }
-    }
-
-    private func missing(_ path: String) -> SetError {
-        SetError(
-            .incomplete,
-            "\(fetcher.place)/\(path) is missing: copy or publish the set again, then pull; what was fetched so far is "
-                + "used then")
-    }
-
-    /// An object of the set is not there.
-    private struct ObjectGone: Error {
-        let path: String
-        let report: PullReport
-    }
-
-    private func document(_ report: inout PullReport) async throws -> SetDocument {
-        report.requests += 1
+    /// - Parameter expected: The root that it has to be.
+    /// - Throws: ``SetError``.
+    package static func offer(of fetcher: any SetFetcher, expecting expected: BlobDigest? = nil) async throws -> Offer {
         let place = "\(fetcher.place)/\(SetDocument.path)"
         guard let bytes = try await fetcher.fetch(SetDocument.path, limit: SetBounds.document) else {
             throw SetError(.notASet, "there is no \(place): name the folder of a published set, or its URL")
         }
-        report.fetchedBytes += bytes.count
         let document = try SetDocument(bytes, at: place)
         if let expected, expected != document.root {
             throw SetError(
                 .unexpectedRoot, "the root of \(fetcher.place) is \(document.root), not \(expected): nothing was done")
         }
-        return document
+        return Offer(document: document, length: bytes.count)
     }
 
-    private func pull(_ document: SetDocument, _ before: PullReport) async throws -> PullReport {
+    private func offer() async throws -> Offer {
+        let offer = try await Self.offer(of: fetcher, expecting: expected)
+        count(offer.length)
+        return offer
+    }
+
+    private func count(_ bytes: Int) { fetched.withLock { $0 = ($0.requests + 1, $0.bytes + bytes) } }
+
+    /// Pulls.
+    ///
+    /// Of several pulls of one source at a time all but one are refused.
+    ///
+    /// - Parameter first: What the set has said, if it has been asked.
+    /// - Throws: ``SetError``, `StoreError`. After a refusal the tiles of the source are as they were; after anything else what
+    ///   was fetched is used by the next pull.
+    package func pull(_ first: Offer? = nil) async throws -> PullReport {
+        if let first { count(first.length) }
+        guard let lock = try await worker.run({ [store, source] in try store.lockPulls(of: source) }) else {
+            throw SetError(
+                .busy, "\(source) is being pulled by another process; try again when it is done")
+        }
+        defer { lock.release() }
+        var document = if let first { first.document } else { try await offer().document }
+        var failures = 0
+        while true {
+            do { return try await pull(document) } catch let failure as WrongObject {
+                failures += 1
+                document = try await again(document, after: failure, failures)
+            }
+        }
+    }
+
+    /// An object of the set is not there, or is not what it is named.
+    private struct WrongObject: Error {
+        let path: String
+        let isThere: Bool
+    }
+
+    /// The set to go on with after an object was wrong: a set may have been renewed and swept meanwhile, a copy of one may be under
+    /// way, and something else than its server may have answered.
+    private func again(_ document: SetDocument, after failure: WrongObject, _ failures: Int) async throws -> SetDocument
+    {
+        let place = "\(fetcher.place)/\(failure.path)"
+        let now: SetDocument
+        do { now = try await offer().document } catch let error as SetError where failure.isThere {
+            switch error.code {
+            case .stopped, .unexpectedRoot: throw error
+            default: break
+            }
+            throw SetError(
+                .unreachable,
+                "\(place) is not what it is named, and the set cannot be read any more (\(error)): pull again when it can; what "
+                    + "was fetched so far is used then")
+        }
+        if now != document, failures < 3 { return now }
+        if !failure.isThere {
+            throw SetError(
+                .incomplete,
+                "\(place) is missing: copy or publish the set again, then pull; what was fetched so far is used then")
+        }
+        if failures < 2 { return now }
+        // Nothing that a wrong set has brought stays.
         let cache = cache
-        var report = before
+        try await worker.run { _ = try cache.remove(try cache.present().parts, unless: { false }) }
+        throw SetError(.damaged, "\(place) has not the bytes of its name")
+    }
+
+    private func pull(_ document: SetDocument) async throws -> PullReport {
+        let cache = cache
+        var report = PullReport()
         report.root = document.root
         report.tiles = document.tiles
         report.metadata = document.metadata
         let expires =
             document.lifetime.map { min(document.time.adding(seconds: Int64($0)), .distantFuture) }
             ?? .distantFuture
-        let state = try await worker.run { try cache.state() }
-        // Tiles that were damaged or removed since are pulled again.
-        if let state, state.root == document.root, state.expires == expires,
-            try await worker.run({ try cache.count() }) > document.tiles
-        {
-            report.unchanged = document.tiles
-            if !state.isClean { try await clean(state, try await worker.run { try cache.present().parts }) }
-            return report
-        }
         // Before any list is read: few bytes can stand for very many tiles.
         guard document.tiles <= mostTiles else {
             throw SetError(
@@ -133,10 +171,10 @@ package struct SetPuller: Sendable {
         try await worker.run { try cache.checkRegion() }
         let present = try await worker.run { try cache.present() }
         do {
-            let list = try await list(document, state, present, &report)
+            let list = try await list(document, present, &report)
             try check(list, document)
             try await fetchBlobs(of: list, &report)
-            try await record(list, document, expires, present, &report)
+            try await record(list, document, expires, &report)
         } catch let error as SetError where error.code == .damaged || error.code == .tooLarge {
             // Nothing that a wrong set has brought stays.
             let known = Set(present.parts)
@@ -144,6 +182,7 @@ package struct SetPuller: Sendable {
             _ = try await worker.run { try cache.remove(parts, unless: { false }) }
             throw error
         }
+        (report.requests, report.fetchedBytes) = fetched.withLock { $0 }
         return report
     }
 
@@ -157,13 +196,12 @@ package struct SetPuller: Sendable {
 
     /// The tiles of the set: by a delta from those that are there, else by the chunks that are not there.
     private func list(
-        _ document: SetDocument, _ state: PullState?, _ present: PulledSource.Present, _ report: inout PullReport
+        _ document: SetDocument, _ present: PulledSource.Present, _ report: inout PullReport
     ) async throws -> SetList {
         let old = try await worker.run { SetList(present.tiles) }
         if old.root.digest == document.root { return old }
         if let offer = document.deltas.first(where: { $0.from == old.root.digest }),
-            let bytes = try await object(offer.digest, length: offer.length, isOptional: true, &report),
-            let delta = try? SetDelta(bytes)
+            let bytes = try await delta(offer), let delta = try? SetDelta(bytes)
         {
             let list = try await worker.run { SetList(delta.applied(to: old.tiles)) }
             // The root decides; one that leads elsewhere is passed over.
@@ -172,10 +210,7 @@ package struct SetPuller: Sendable {
                 return list
             }
         }
-        guard let bytes = try await object(document.root, length: document.rootLength, &report) else {
-            throw missing(SetPaths.list(document.root))
-        }
-        let root = try SetRoot(bytes)
+        let root = try SetRoot(try await object(document.root, length: document.rootLength))
         guard root.tiles == document.tiles else {
             throw SetError(
                 .damaged, "the set says that it has \(document.tiles) tiles, and its lists have \(root.tiles)")
@@ -186,15 +221,13 @@ package struct SetPuller: Sendable {
             try stop()
             let items = Array(root.items[part..<min(part + 64, root.items.count)])
             let wanted = items.filter { known[$0.digest] == nil }
-            let fetched = try await objects(wanted, &report)
+            let fetched = try await objects(wanted)
             for item in items {
                 let chunk: [SetTile]
                 if let range = known[item.digest] {
                     chunk = Array(old.tiles[range])
-                } else if let bytes = fetched[item.digest] {
-                    chunk = try SetList.decode(bytes, of: item)
                 } else {
-                    throw missing(SetPaths.list(item.digest))
+                    chunk = try SetList.decode(fetched[item.digest] ?? [], of: item)
                 }
                 if let last = tiles.last, let first = chunk.first, first.key <= last.key {
                     throw SetError(.damaged, "tile \(first.key.text) of the set is not in its place, or is there twice")
@@ -243,46 +276,58 @@ package struct SetPuller: Sendable {
     }
 
     /// A list by its digest: from the cache, where an interrupted pull has left it, else from the set.
-    private func object(
-        _ digest: BlobDigest, length: Int, isOptional: Bool = false, _ report: inout PullReport
-    ) async throws -> [UInt8]? {
+    private func object(_ digest: BlobDigest, length: Int) async throws -> [UInt8] {
         let cache = cache
         if let held = try await worker.run({ try cache.bytes(of: digest, limit: length) }) { return held }
-        report.requests += 1
         let path = SetPaths.list(digest)
-        guard let stored = try await fetcher.fetch(path, limit: SetBounds.stored(length)) else {
-            if isOptional { return nil }
-            throw ObjectGone(path: path, report: report)
+        guard let stored = try await fetch(path, limit: SetBounds.stored(length)) else {
+            throw WrongObject(path: path, isThere: false)
         }
-        report.fetchedBytes += stored.count
         let data = Gzip.decode(Data(stored), limit: length)
         guard let data, data.count == length, data.withUnsafeBytes({ BlobDigest(hashing: $0) }) == digest else {
-            if isOptional { return nil }
-            throw SetError(.damaged, "\(fetcher.place)/\(path) has not the bytes of its name")
+            throw WrongObject(path: path, isThere: true)
         }
         try await keep([(digest, data)])
         return [UInt8](data)
     }
 
+    /// A file of the set; `nil` where it is missing.
+    private func fetch(_ path: String, limit: Int) async throws -> [UInt8]? {
+        do {
+            let bytes = try await fetcher.fetch(path, limit: limit)
+            count(bytes?.count ?? 0)
+            return bytes
+        } catch let error as SetError where error.code == .damaged {
+            // It is longer than the set says.
+            count(0)
+            throw WrongObject(path: path, isThere: true)
+        }
+    }
+
+    /// A delta; `nil` where it cannot be had, since the lists do as well.
+    private func delta(_ offer: SetDocument.Delta) async throws -> [UInt8]? {
+        do { return try await object(offer.digest, length: offer.length) } catch is WrongObject { return nil } catch let
+            error as SetError where error.code == .unreachable || error.code == .refused
+        {
+            try Task.checkCancellation()
+            return nil
+        }
+    }
+
     /// Several chunks.
-    private func objects(_ items: [SetRoot.Item], _ report: inout PullReport) async throws -> [BlobDigest: [UInt8]] {
+    private func objects(_ items: [SetRoot.Item]) async throws -> [BlobDigest: [UInt8]] {
         var result: [BlobDigest: [UInt8]] = [:]
         let wanted = Array(Set(items))
         var next = 0
-        try await withThrowingTaskGroup(of: (BlobDigest, [UInt8]?, PullReport).self) { group in
+        try await withThrowingTaskGroup(of: (BlobDigest, [UInt8]).self) { group in
             func add() {
                 guard next < wanted.count else { return }
                 let item = wanted[next]
                 next += 1
-                group.addTask {
-                    var report = PullReport()
-                    return (item.digest, try await object(item.digest, length: item.length, &report), report)
-                }
+                group.addTask { (item.digest, try await object(item.digest, length: item.length)) }
             }
             for _ in 0..<max(1, concurrency) { add() }
-            while let (digest, bytes, part) = try await group.next() {
-                report.requests += part.requests
-                report.fetchedBytes += part.fetchedBytes
+            while let (digest, bytes) = try await group.next() {
                 result[digest] = bytes
                 add()
             }
@@ -311,7 +356,7 @@ package struct SetPuller: Sendable {
         var batch: [(digest: BlobDigest, data: Data)] = []
         progress(0, wanted.count, bytesLeft)
         do {
-            try await withThrowingTaskGroup(of: (SetTile, Data?).self) { group in
+            try await withThrowingTaskGroup(of: (SetTile, Data).self) { group in
                 func add() {
                     guard next < wanted.count else { return }
                     let tile = wanted[next]
@@ -320,10 +365,7 @@ package struct SetPuller: Sendable {
                 }
                 for _ in 0..<max(1, concurrency) { add() }
                 while let (tile, data) = try await group.next() {
-                    report.requests += 1
-                    guard let data else { throw ObjectGone(path: SetPaths.blob(tile.blob), report: report) }
                     report.fetchedBlobs += 1
-                    report.fetchedBytes += data.count
                     done += 1
                     bytesLeft -= data.count
                     batch.append((tile.blob, data))
@@ -345,12 +387,14 @@ package struct SetPuller: Sendable {
         if !batch.isEmpty { try await keep(batch) }
     }
 
-    /// A blob from the set, checked by its name; `nil` where it is missing.
-    private func blob(_ tile: SetTile) async throws -> Data? {
+    /// A blob from the set, checked by its name.
+    private func blob(_ tile: SetTile) async throws -> Data {
         let path = SetPaths.blob(tile.blob)
-        guard let bytes = try await fetcher.fetch(path, limit: tile.size) else { return nil }
+        guard let bytes = try await fetch(path, limit: tile.size) else {
+            throw WrongObject(path: path, isThere: false)
+        }
         guard bytes.count == tile.size, bytes.digest == tile.blob else {
-            throw SetError(.damaged, "\(fetcher.place)/\(path) has not the bytes of its name")
+            throw WrongObject(path: path, isThere: true)
         }
         return Data(bytes)
     }
@@ -363,16 +407,21 @@ package struct SetPuller: Sendable {
     // MARK: Recording
 
     private func record(
-        _ list: SetList, _ document: SetDocument, _ expires: Timestamp, _ present: PulledSource.Present,
-        _ report: inout PullReport
+        _ list: SetList, _ document: SetDocument, _ expires: Timestamp, _ report: inout PullReport
     ) async throws {
         let (cache, wantsStop) = (cache, wantsStop)
         let times = (storedAt: min(document.time, now), expires: expires)
+        let state = PullState(root: document.root, expires: expires)
         try await worker.run { try cache.pin(list.tiles) }
+        // What is pinned stays from here on; some of what was there before may have gone.
+        let present = try await worker.run { try cache.present() }
         let (changed, gone, unchanged) = Self.compare(list.tiles, present, expires)
         var news = changed
         let others = present.others.isEmpty ? [] : Self.keys(present.others, outside: list.tiles)
         report.unchanged = unchanged
+        let isComplete = news.isEmpty && gone.isEmpty && others.isEmpty
+        // Until it is written again nothing says that the tiles are those of one set.
+        try await worker.run { if try !isComplete || cache.state() != state { try cache.removeState() } }
         // A blob that was of another source may have been evicted since it was looked for.
         for _ in 0..<3 where !news.isEmpty {
             var missing: [SetTile] = []
@@ -392,10 +441,12 @@ package struct SetPuller: Sendable {
         let old = gone.map { TileKey(source: source, tile: $0.tile) } + others
         report.removed = try await worker.run { [old] in try cache.remove(old, unless: wantsStop) }
         try stop()
-        let state = PullState(root: document.root, expires: expires, isClean: false)
         let now = now
-        try await worker.run { try cache.write(state, now: now) }
-        try await clean(state, try await worker.run { try cache.present().parts })
+        try await worker.run {
+            if try cache.state() != state { try cache.write(state, now: now) }
+            // The entries that only a pull needs; those that are left when it is stopped go with the next one.
+            _ = try cache.remove(try cache.present().parts, unless: wantsStop)
+        }
     }
 
     /// Those of some keys that a list does not have.
@@ -430,17 +481,5 @@ package struct SetPuller: Sendable {
         }
         gone.append(contentsOf: present.tiles[i...].map(\.key))
         return (news, gone, unchanged)
-    }
-
-    /// Removes the entries that only a pull needs.
-    private func clean(_ state: PullState, _ parts: [TileKey]) async throws {
-        let (cache, now, wantsStop) = (cache, now, wantsStop)
-        try await worker.run {
-            _ = try cache.remove(parts, unless: wantsStop)
-            if wantsStop() { return }
-            var state = state
-            state.isClean = true
-            try cache.write(state, now: now)
-        }
     }
 }

@@ -42,7 +42,8 @@ package struct SetSweep {
             throw SetError(
                 .damaged,
                 "\(folder.location)/\(SetPaths.list(digest)) is missing or damaged, so it cannot be told what is needed: "
-                    + "nothing was removed")
+                    + "nothing was removed; remove the file if it is there and publish again, which writes it anew or gives up the "
+                    + "former version that needs it")
         }
         return bytes
     }

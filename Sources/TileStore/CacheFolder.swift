@@ -9,9 +9,9 @@ enum CacheFolder {
         "CACHEDIR.TAG", "tilecache.json", "objects", "manifest", "staging", "quarantine", "lock", "compact.lock",
         "lost+found", ".DS_Store",
     ]
-    /// Whether a name in the cache's folder is one that the store, an import, a download or a proxy of a fleet gives.
+    /// Whether a name in the cache's folder is one that the store, an import, a download, a pull or a proxy of a fleet gives.
     static func belongs(_ name: String) -> Bool {
-        known.contains(name) || name == "sources" || name == "shared" || name == PlanFolder.folder
+        known.contains(name) || ["sources", "shared", "pulls", PlanFolder.folder].contains(name)
     }
 
     private static let folders = ["objects", "manifest", "staging", "quarantine"]

@@ -400,6 +400,17 @@ struct TransportContractTests {
         #expect(await carrier.make().outcome(head).code == .unsupported)
     }
 
+    @Test(
+        arguments: Carrier.allCases,
+        [
+            "127.0.0.1:65536", "127.0.0.1:99999999999999999999", "127.0.0.1:-1", "127.0.0.1:x", "[::1]:70000",
+            "127.0.0.1:0",
+        ])
+    func aPortThatIsNoneIsAnError(carrier: Carrier, authority: String) async throws {
+        let head = HTTPRequest(method: .get, scheme: "http", authority: authority, path: "/")
+        guard case .failure = await carrier.make().outcome(head) else { return #expect(Bool(false), "it answered") }
+    }
+
     @Test(arguments: Carrier.allCases)
     func aUserInTheAuthorityIsNotInTheMessage(carrier: Carrier) async throws {
         let head = HTTPRequest(method: .get, scheme: "http", authority: "user:secret@127.0.0.1:1", path: "/")

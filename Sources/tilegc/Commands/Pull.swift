@@ -99,7 +99,8 @@ struct Pull: AsyncParsableCommand {
     private func pull(_ fetcher: some SetFetcher) async throws {
         do {
             // Before there is a cache: a mistyped place leaves none behind.
-            let store = try await open(fetcher)
+            let offer = try await SetPuller.offer(of: fetcher, expecting: expect)
+            let store = try cache.open(createIfMissing: true)
             var puller = SetPuller(store: store, source: source, from: fetcher, now: EntryReport.now)
             puller.expected = expect
             puller.region = region ?? source.description
@@ -111,7 +112,7 @@ struct Pull: AsyncParsableCommand {
                 progress.withLock { $0.show(done, of: total, "blobs, \(Figure.size(left)) left") }
             }
             let result: PullReport
-            do { result = try await puller.pull() } catch {
+            do { result = try await puller.pull(offer) } catch {
                 progress.withLock { $0.clear() }
                 try store.close()
                 throw error
@@ -127,21 +128,6 @@ struct Pull: AsyncParsableCommand {
         } catch let error as SetError { throw Failure(error) } catch let error as FileError {
             throw Failure(.inputOutput, "\(error)")
         }
-    }
-
-    /// Opens the cache, or makes one if there is a set.
-    private func open(_ fetcher: some SetFetcher) async throws -> TileStore {
-        do { return try cache.open() } catch let error as StoreError where error.code == .noSuchCache {}
-        let place = "\(fetcher.place)/\(SetDocument.path)"
-        guard let bytes = try await fetcher.fetch(SetDocument.path, limit: SetBounds.document) else {
-            throw SetError(.notASet, "there is no \(place): name the folder of a published set, or its URL")
-        }
-        let document = try SetDocument(bytes, at: place)
-        if let expect, expect != document.root {
-            throw SetError(
-                .unexpectedRoot, "the root of \(fetcher.place) is \(document.root), not \(expect): nothing was done")
-        }
-        return try cache.open(createIfMissing: true)
     }
 
     private func write(_ result: PullReport) throws {

@@ -1,0 +1,143 @@
+import Foundation
+import Testing
+import TileStore
+import TileStoreTesting
+
+@testable import TileSets
+
+/// What publishing does with a folder that is not as it has left it, and with a cache that changes meanwhile.
+@Suite("Folders that sets are published into")
+struct PublishingFolderTests {
+    @Test(arguments: ["tilecache.json", "notes.txt", "objects.old/a"])
+    func aFolderThatIsSomebodyElsesIsRefused(path: String) throws {
+        let lab = try SetLab(seed: 31)
+        try lab.change(10)
+        if path.contains("/") { lab.folderDisk.plantFolder("objects.old") }
+        lab.folderDisk.plant(path, [1])
+        let error = #expect(throws: SetError.self) { try lab.publish() }
+        #expect(error?.code == .invalid)
+        #expect(lab.folderDisk.names("").count == 1)
+    }
+
+    @Test func aSetMayHaveOtherFilesBesideIt() throws {
+        let lab = try SetLab(seed: 32)
+        try lab.change(10)
+        lab.folderDisk.plant(".hidden", [1])
+        try lab.publish()
+        lab.folderDisk.plant("index.html", [1])
+        try lab.change(10)
+        try lab.publish()
+        // But it is no set in a cache.
+        lab.folderDisk.plant("tilecache.json", [1])
+        #expect(throws: SetError.self) { try lab.publish() }
+        #expect(throws: SetError.self) { try SetSweep(now: lab.clock.now).run(lab.files(), unless: { false }) }
+    }
+
+    @Test func filesThatNoPublisherHasMadeAreLeftAlone() throws {
+        let lab = try SetLab(seed: 33)
+        try lab.change(10)
+        try lab.publish()
+        let digest = Data("anything".utf8).withUnsafeBytes { BlobDigest(hashing: $0) }
+        let theirs = [
+            "staging/draft.txt", "staging/1.part.bak", "objects/ab/notes", "objects/zz/\(digest)", "objects/\(digest)",
+        ]
+        for folder in ["objects/ab", "objects/zz"] { lab.folderDisk.plantFolder(folder) }
+        for path in theirs { lab.folderDisk.plant(path, [1]) }
+        lab.folderDisk.plant("staging/7.part", [1])
+        lab.folderDisk.plant(SetPaths.blob(digest), [1])
+        lab.folderDisk.plant(SetPaths.list(digest), [1])
+        lab.clock.advance(seconds: 200_000)
+        try lab.publish()
+        #expect(lab.folderDisk.contents("staging/7.part") == nil)
+        let swept = try SetSweep(now: lab.clock.now.adding(seconds: 200_000)).run(lab.files(), unless: { false })
+        #expect(swept.objects == 2)
+        for path in theirs { #expect(lab.folderDisk.contents(path) == [1], "\(path)") }
+    }
+
+    private func objects(_ lab: SetLab) -> [String] {
+        lab.folderDisk.names("objects").flatMap { shard in
+            lab.folderDisk.names("objects/\(shard)").map { "objects/\(shard)/\($0)" }
+        }
+    }
+
+    /// Each object is lost or cut in turn, each list damaged too; publishing the same tiles writes it anew.
+    @Test func whatASetHasLostIsPublishedAnew() throws {
+        let lab = try SetLab(seed: 34)
+        try lab.change(60)
+        try lab.publish()
+        let paths = objects(lab)
+        #expect(paths.count > 10)
+        for path in paths {
+            let whole = try #require(lab.folderDisk.contents(path))
+            let harms: [(inout [UInt8]) -> Void] = [{ $0.removeLast() }, { $0.removeAll() }, { $0[$0.count / 2] ^= 1 }]
+            for harm in path.hasSuffix(".gz") ? harms : Array(harms.dropLast()) {
+                lab.folderDisk.corrupt(path, harm)
+                try lab.publish()
+                #expect(lab.folderDisk.contents(path) == whole, "\(path)")
+            }
+            lab.folderDisk.remove(path)
+            let report = try lab.publish()
+            #expect(report.isUnchanged)
+            #expect(report.newBlobs == (path.hasSuffix(".gz") ? 0 : 1))
+            #expect(lab.folderDisk.contents(path) == whole, "\(path)")
+        }
+    }
+
+    @Test func aFormerVersionWhoseListsAreGoneHoldsUpNoSweep() throws {
+        let lab = try SetLab(seed: 35)
+        try lab.change(40)
+        try lab.publish()
+        let old = try SetDocument(try #require(lab.folderDisk.contents("set.json")), at: "")
+        try lab.change(40)
+        try lab.publish()
+        lab.folderDisk.remove(SetPaths.list(old.root))
+        func sweep() throws { _ = try SetSweep(now: lab.clock.now).run(lab.files(), unless: { false }) }
+        #expect(throws: SetError.self) { try sweep() }
+        try lab.publish()
+        try sweep()
+        let new = try SetDocument(try #require(lab.folderDisk.contents("set.json")), at: "")
+        #expect(!new.kept.contains { $0.root == old.root })
+    }
+
+    /// Tiles go and change after they were listed, again and again.
+    @Test(arguments: Seeds.list(6))
+    func aCacheThatIsInUseIsPublished(seed: UInt64) async throws {
+        // It is called on this thread.
+        nonisolated(unsafe) let lab = try SetLab(seed: seed)
+        try lab.change(80)
+        var publisher = lab.publisher()
+        let rounds = Locked(0)
+        publisher.progress.wantsStop = {
+            let round = rounds.withLock { round in
+                round += 1
+                return round
+            }
+            // Before the first, and now and then one of the next blobs is copied.
+            if round == 1 || round % 7 == 0, round < 40 {
+                do { try lab.change(10) } catch { Issue.record(error) }
+            }
+            return false
+        }
+        _ = try publisher.publish(into: lab.files())
+        // What was changed after it was copied may be in the set as it was.
+        try await lab.pull(CountingFetcher(lab.files()))
+        let report = try lab.publish()
+        #expect(report.tiles == lab.model.count)
+        try await lab.pull(CountingFetcher(lab.files()))
+        try lab.expectPulled()
+    }
+
+    @Test func aDocumentThatNobodyCouldReadIsNotPublished() throws {
+        let lab = try SetLab(seed: 36)
+        try lab.change(10)
+        try lab.publish()
+        let before = lab.folderDisk.contents("set.json")
+        var deep = JSONValue.string("deep")
+        for _ in 0..<100 { deep = .array([deep]) }
+        var publisher = lab.publisher()
+        publisher.metadata = ["deep": deep]
+        #expect(throws: SetError.self) { try publisher.publish(into: lab.files()) }
+        #expect(lab.folderDisk.contents("set.json") == before)
+        try lab.publish()
+    }
+}
