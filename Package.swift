@@ -79,6 +79,7 @@ let package = Package(
             name: "TileArchive",
             dependencies: [
                 "TileStore",
+                "TileSets",
                 "ContentCoding",
                 .product(name: "GRDB", package: "GRDB.swift", condition: .when(traits: ["MBTiles"])),
                 .product(name: "GRDBSQLite", package: "GRDB.swift", condition: .when(traits: ["MBTiles"])),
@@ -383,7 +384,7 @@ if tools {
         .testTarget(
             name: "TileArchiveTests",
             dependencies: [
-                "TileArchive", "TileCache", "TileCacheArchive", "ContentCoding", "TileStore", "TileStoreTesting",
+                "TileArchive", "TileCache", "TileCacheArchive", "TileSets", "ContentCoding", "TileStore", "TileStoreTesting",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "GRDB", package: "GRDB.swift"),
             ],

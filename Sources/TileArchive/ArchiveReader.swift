@@ -31,6 +31,16 @@ public struct ArchivedTile: Sendable, Equatable {
     /// differ. Costs hashing: 0.2 µs and 0.7 µs a KiB.
     public var etag: String { Self.etag(of: data.withUnsafeBytes { BlobDigest(hashing: $0) }) }
 
+    /// Why the bytes are no tile; `nil` if they may be one.
+    var objection: String? {
+        if data.isEmpty { return "it is empty" }
+        // A picture's type was told from its bytes.
+        if mediaType?.hasPrefix("image/") != true, TileContent.isWebPage(data) {
+            return "it is a web page, not a tile"
+        }
+        return nil
+    }
+
     /// The tag for bytes whose SHA-256 is known.
     package static func etag(of digest: BlobDigest) -> String { "\"\(digest.description.prefix(32))\"" }
 }
@@ -45,7 +55,7 @@ public enum ArchiveStep: Sendable {
     case failed(what: String, why: String)
 }
 
-/// An archive of tiles that is open for reading: MBTiles, PMTiles or a folder.
+/// An archive of tiles that is open for reading: MBTiles, PMTiles, a folder or a published set.
 ///
 /// Safe to use from any number of threads. Every function blocks on file operations for as long as the disk takes;
 /// memory stays bounded whatever is in the file.
@@ -103,6 +113,17 @@ package protocol StoppableReader: ArchiveReader {
     func tileCount(unless isStopped: () -> Bool) -> Int?
 }
 
+extension ArchiveReader {
+    /// Goes through all tiles; asks between tiles too whether to stop, where the archive can be stopped there.
+    func forEachTile(stoppedBy isStopped: () -> Bool, _ body: (ArchiveStep) throws -> Bool) throws {
+        if let archive = self as? any StoppableReader {
+            try archive.forEachTile(unless: isStopped, body)
+        } else {
+            try forEachTile(body)
+        }
+    }
+}
+
 /// The kinds of archive.
 public enum ArchiveFormat: String, Sendable, CaseIterable, CustomStringConvertible {
     /// A folder of files `z/x/y.ext`.
@@ -111,11 +132,21 @@ public enum ArchiveFormat: String, Sendable, CaseIterable, CustomStringConvertib
     case mbtiles
     /// One file for range requests: https://github.com/protomaps/PMTiles/blob/main/spec/v3/spec.md.
     case pmtiles
+    /// The folder of a published set, or its `set.json`; it is only read.
+    case set
 
     /// The kind that a path's ending names; ``folder`` for all others.
+    ///
+    /// A set is named by its `set.json`.
     public init(path: String) {
         let path = path.lowercased()
-        self = path.hasSuffix(".mbtiles") ? .mbtiles : path.hasSuffix(".pmtiles") ? .pmtiles : .folder
+        if path.hasSuffix(".mbtiles") {
+            self = .mbtiles
+        } else if path.hasSuffix(".pmtiles") {
+            self = .pmtiles
+        } else {
+            self = path.split(separator: "/").last == "set.json" ? .set : .folder
+        }
     }
 
     /// Its name on the command line.
@@ -137,16 +168,24 @@ public enum ArchiveFormat: String, Sendable, CaseIterable, CustomStringConvertib
             throw ArchiveError.withoutMBTiles(path)
             #endif
         case .pmtiles: return try PMTilesReader(path)
+        case .set: return try SetReader(path)
         }
     }
 
     /// Makes a package at a path; a folder is no package.
     func writer(_ path: String) throws -> any ArchiveWriter {
-        guard self == .mbtiles else { return try PMTilesWriter(path) }
-        #if MBTiles
-        return try MBTilesWriter(path)
-        #else
-        throw ArchiveError.withoutMBTiles(path)
-        #endif
+        switch self {
+        case .pmtiles: return try PMTilesWriter(path)
+        case .mbtiles:
+            #if MBTiles
+            return try MBTilesWriter(path)
+            #else
+            throw ArchiveError.withoutMBTiles(path)
+            #endif
+        case .folder, .set:
+            throw ArchiveError(
+                .invalidValue,
+                "\(path): sets are made by 'tilegc publish'; name a folder, a .mbtiles or a .pmtiles file")
+        }
     }
 }

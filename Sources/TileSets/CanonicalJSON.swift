@@ -67,7 +67,7 @@ struct CanonicalJSON {
 
 extension [UInt8] {
     /// The SHA-256 of the bytes.
-    var digest: BlobDigest { withUnsafeBytes { BlobDigest(hashing: $0) } }
+    package var digest: BlobDigest { withUnsafeBytes { BlobDigest(hashing: $0) } }
 
     /// The JSON value that the bytes are.
     var json: JSONValue? { withUnsafeBytes { JSONValue($0) } }

@@ -214,7 +214,7 @@ extension FileSystem {
     /// Reads a plain file; `nil` where there is none.
     ///
     /// - Throws: ``SetError`` if it is longer than the limit; `FileError`.
-    func wholeFile(_ path: String, limit: Int) throws -> [UInt8]? {
+    package func wholeFile(_ path: String, limit: Int) throws -> [UInt8]? {
         let file: OpenFile
         do throws(FileError) { file = try open(path, .read) } catch {
             guard error.isAbsence else { throw error }

@@ -37,6 +37,9 @@ package struct SetKey: Hashable, Comparable, Sendable {
         return SetKey(place + UInt64(count), scale, format)
     }
 
+    /// Whether it is of the same place and scale as another key; the formats may differ.
+    package func isAtPlace(of other: SetKey) -> Bool { place == other.place && scale == other.scale }
+
     /// Whether it differs from another key in nothing but its place.
     func isVariant(like other: SetKey) -> Bool { scale == other.scale && format == other.format }
 

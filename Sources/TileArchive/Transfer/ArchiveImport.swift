@@ -54,9 +54,8 @@ public struct ArchiveImport {
         defer { filling.pipeline.close() }
         do {
             var wasStopped = false
-            try Self.visit(
-                archive,
-                unless: {
+            try archive.forEachTile(
+                stoppedBy: {
                     wasStopped = wasStopped || observer.wantsStop
                     return wasStopped
                 }
@@ -91,28 +90,18 @@ public struct ArchiveImport {
     ) throws -> Bool {
         try check(archive, total: nil, most: most)
         var (found, seen) = (false, 0)
-        try visit(archive, unless: isStopped) { step in
+        try archive.forEachTile(stoppedBy: isStopped) { step in
             seen += 1
             guard seen <= most else { throw tooMany(archive, most) }
             switch step {
             case .skipped(let what, let why, let count): skipped(what, why, count)
             case .failed(let what, let why): failed(what, why)
             case .tile(let z, let x, let y, _, _, let tile):
-                if let why = objection(to: tile) { skipped("\(z)/\(x)/\(y)", why, 1) } else { found = true }
+                if let why = tile.objection { skipped("\(z)/\(x)/\(y)", why, 1) } else { found = true }
             }
             return !found && !isStopped()
         }
         return found
-    }
-
-    private static func visit(
-        _ archive: any ArchiveReader, unless isStopped: () -> Bool, _ body: (ArchiveStep) throws -> Bool
-    ) throws {
-        if let archive = archive as? any StoppableReader {
-            try archive.forEachTile(unless: isStopped, body)
-        } else {
-            try archive.forEachTile(body)
-        }
     }
 
     private static func check(_ archive: any ArchiveReader, total: Int?, most: Int) throws {
@@ -126,16 +115,6 @@ public struct ArchiveImport {
             .tooMany,
             "\(archive.path) has more than \(most) tiles, each of which takes an entry of the cache: if that is meant, allow "
                 + "more with --max-tiles")
-    }
-
-    /// Why bytes are no tile; `nil` if they may be one.
-    private static func objection(to tile: ArchivedTile) -> String? {
-        if tile.data.isEmpty { return "it is empty" }
-        // A picture's type was told from its bytes.
-        if tile.mediaType?.hasPrefix("image/") != true, TileContent.isWebPage(tile.data) {
-            return "it is a web page, not a tile"
-        }
-        return nil
     }
 
     /// How many of the imported entries the store still has: its limits may have taken some at once.
@@ -216,7 +195,7 @@ public struct ArchiveImport {
                 return skip(
                     name(), "the same key as \(last.name)\(plan.keepsFormat ? "" : " (--with-format keeps both)")")
             }
-            if let why = ArchiveImport.objection(to: tile) { return skip(name(), why) }
+            if let why = tile.objection { return skip(name(), why) }
             // An earlier row of this archive is not newer, though it was stored just now.
             if plan.keepsNewer, let time = tile.modified ?? archive.modified,
                 let there = try plan.store.entry(for: key)?.metadata.storedAt, there.seconds > time, there != plan.now

@@ -5,7 +5,8 @@ import TileArchive
 struct ArchiveOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
-            "The archive's format: folder, mbtiles or pmtiles (default: by the path's ending).", valueName: "format"))
+            "The archive's format: folder, mbtiles or pmtiles; set to read a published set (default: by the path's ending).",
+            valueName: "format"))
     var format: String?
 
     func validate() throws { _ = try kind(of: "") }
@@ -31,7 +32,7 @@ struct ArchiveOptions: ParsableArguments {
     func kind(of path: String) throws -> ArchiveFormat {
         guard let format else { return ArchiveFormat(path: path) }
         guard let kind = ArchiveFormat(rawValue: format.lowercased()) else {
-            throw ValidationError("--format \(format): expected folder, mbtiles or pmtiles")
+            throw ValidationError("--format \(format): expected folder, mbtiles, pmtiles or set")
         }
         return kind
     }

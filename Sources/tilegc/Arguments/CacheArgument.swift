@@ -19,7 +19,7 @@ struct CacheArgument: ParsableArguments {
     ///
     /// - Parameter warns: Whether it says so where part of the manifest was lost.
     func open(createIfMissing: Bool = false, warns: Bool = true) throws -> TileStore {
-        let store = try open(readOnly: false, createIfMissing: createIfMissing)
+        let store = try Self.open(cache, readOnly: false, createIfMissing: createIfMissing)
         if warns, try store.hasLosses {
             Message.print(
                 "part of the manifest of \(cache) was lost, and entries with it; 'tilegc verify \(cache)' says what, and "
@@ -30,9 +30,14 @@ struct CacheArgument: ParsableArguments {
 
     /// Opens the cache for a command that only looks: it records no uses, so that looking does not change what is
     /// evicted next.
-    func openForReading() throws -> TileStore { try open(readOnly: true, createIfMissing: false) }
+    func openForReading() throws -> TileStore { try Self.openForReading(cache) }
 
-    private func open(readOnly: Bool, createIfMissing: Bool) throws -> TileStore {
+    /// The same for a path that may also name something else.
+    static func openForReading(_ path: String) throws -> TileStore {
+        try open(path, readOnly: true, createIfMissing: false)
+    }
+
+    private static func open(_ cache: String, readOnly: Bool, createIfMissing: Bool) throws -> TileStore {
         guard !cache.isEmpty else { throw Failure(.usage, "the cache's path is empty: give the cache's folder") }
         if let file = FileInPlaceOfCache(cache) { throw file.failure }
         var configuration = StoreConfiguration()

@@ -167,7 +167,7 @@ struct Import: ParsableCommand {
             return folder
         case .mbtiles:
             return try MBTilesReader(path, rows: tms ? .fromSouth : xyz ? .fromNorth : .asDeclared)
-        case .pmtiles: return try PMTilesReader(path)
+        case .pmtiles, .set: return try archive.kind(of: path).open(path)
         }
     }
 

@@ -73,7 +73,7 @@ struct Publish: ParsableCommand {
         Interrupt.watch()
         if sweep { return try runSweep() }
         guard let source = select.source, let folder else { return }
-        let store = try CacheArgument.parsed(cache).openForReading()
+        let store = try CacheArgument.openForReading(cache)
         var publisher = SetPublisher(store: store, cache: cache, source: source, now: EntryReport.now)
         publisher.selection = select.selection
         publisher.lifetime = lifetime
@@ -126,15 +126,6 @@ struct Publish: ParsableCommand {
         }
         try output.finish()
         if Interrupt.isRequested { throw Failure(.interrupted, "interrupted: run it again for the rest") }
-    }
-}
-
-extension CacheArgument {
-    /// The cache of a command whose first argument may be something else.
-    static func parsed(_ path: String) throws -> CacheArgument {
-        var argument = CacheArgument()
-        argument.cache = path
-        return argument
     }
 }
 

@@ -159,10 +159,3 @@ extension ArgumentValues {
         return digest
     }
 }
-
-extension ArchiveMetadata {
-    /// What a set says of its source.
-    init(setMembers: [String: JSONValue]) {
-        self.init(sourceJSON: Data(JSONValue.object(setMembers).canonicalText.utf8))
-    }
-}

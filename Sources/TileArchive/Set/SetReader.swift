@@ -1,0 +1,306 @@
+import ContentCoding
+package import TileSets
+package import TileStore
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Reads a published set in a folder: the version that its `set.json` names, or one that it keeps.
+///
+/// What `set.json` says is read once; a set that is renewed later is read by a reader that is opened then. Every list and every tile is
+/// checked by its name before it counts.
+package final class SetReader: CountingReader, GlancingReader {
+    package let path: String
+    /// What the set says of itself.
+    package let document: SetDocument
+    /// The root of the version that is read.
+    package let version: BlobDigest
+    package let metadata: ArchiveMetadata
+
+    private let files: any FileSystem
+    private let items: [SetRoot.Item]
+    private let state = Locked(State())
+
+    /// What was read of the lists.
+    private struct State {
+        /// The keys of chunks' first tiles, by the number of the chunk, as far as they are known.
+        var firsts: [Int: SetKey] = [:]
+        /// Chunks that were used lately, the last one at the end.
+        var chunks: [(number: Int, tiles: [SetTile])] = []
+    }
+
+    /// So many chunks are kept in memory, of a few hundred KiB at most each.
+    private static let mostChunks = 64
+
+    /// Opens a set.
+    ///
+    /// - Parameters:
+    ///   - path: The set's folder, or its `set.json`.
+    ///   - version: The root of a version that is kept; `nil` for the latest.
+    /// - Throws: ``ArchiveError``.
+    package convenience init(_ path: String, version: BlobDigest? = nil) throws {
+        try self.init(path, DiskFileSystem(location: Self.folder(of: path)), version: version)
+    }
+
+    /// The same with files of any kind.
+    package init(_ path: String, _ files: any FileSystem, version: BlobDigest? = nil) throws {
+        self.path = path
+        self.files = files
+        let place = "\(files.location)/\(SetDocument.path)"
+        document = try Self.checked {
+            guard let bytes = try files.wholeFile(SetDocument.path, limit: SetBounds.document) else {
+                throw ArchiveError(
+                    .notFound, "there is no \(place): give the folder of a published set, or its set.json")
+            }
+            return try SetDocument(bytes, at: place)
+        }
+        let roots = [(document.root, document.rootLength)] + document.kept.map { ($0.root, $0.length) }
+        self.version = version ?? document.root
+        guard let (digest, length) = roots.first(where: { $0.0 == version ?? roots[0].0 }) else {
+            throw ArchiveError(.notFound, "\(place) does not keep the version \(self.version)")
+        }
+        items = try Self.checked { try SetRoot(try Self.list(digest, length: length, files)).items }
+        guard version != nil || items.reduce(0, { $0 + $1.tiles }) == document.tiles else {
+            throw ArchiveError(.damaged, "\(place) says that it has \(document.tiles) tiles, and its lists have others")
+        }
+        var said = ArchiveMetadata(setMembers: document.metadata)
+        if let first = items.first, let last = items.last {
+            let tiles = try Self.checked { try (Self.chunk(first, files), Self.chunk(last, files)) }
+            if let first = tiles.0.first, let last = tiles.1.last {
+                said.zooms = said.zooms ?? first.key.tile.z...last.key.tile.z
+                said.tileFormat = said.tileFormat ?? first.kind.type.map { TileContent.format(ofMediaType: $0) }
+            }
+        }
+        said.name = said.name ?? document.name
+        metadata = said
+    }
+
+    package var format: ArchiveFormat { .set }
+    package var tileCount: Int? { items.reduce(0) { $0 + $1.tiles } }
+    package var modified: Int64? { document.time.seconds }
+    package var warnings: [String] { [] }
+    package func hasMoreTiles(than most: Int) -> Bool { (tileCount ?? 0) > most }
+
+    /// The folder that a path names, which may be that of the folder's `set.json`.
+    package static func folder(of path: String) -> String {
+        guard path.split(separator: "/").last?.lowercased() == SetDocument.path else { return path }
+        let folder = path.dropLast(SetDocument.path.count)
+        return folder.isEmpty ? "." : String(folder)
+    }
+
+    // MARK: Tiles
+
+    package func tile(z: Int, x: Int, y: Int) throws -> ArchivedTile? {
+        guard let tile = try listed(z: z, x: x, y: y) else { return nil }
+        return try content(of: tile)
+    }
+
+    package func tileNow(z: Int, x: Int, y: Int) throws -> ArchiveGlance {
+        guard let key = Self.key(z: z, x: x, y: y) else { return .absent }
+        switch state.withLock({ Self.glance(at: key, items.count, &$0) }) {
+        case .mustWait: return .mustWait
+        case .absent: return .absent
+        case .tile(let tile):
+            // One byte more, so that a file that has grown is seen.
+            var bytes = Data(count: tile.size + 1)
+            let count: Int?
+            do throws(FileError) {
+                count = try Self.readCached(SetPaths.blob(tile.blob), into: &bytes, files)
+            } catch {
+                // Whatever it is, the slow way says it.
+                return .mustWait
+            }
+            guard count == tile.size else { return .mustWait }
+            bytes.removeLast()
+            guard bytes.withUnsafeBytes({ BlobDigest(hashing: $0) }) == tile.blob else { return .mustWait }
+            return .tile(Self.archived(tile, bytes))
+        }
+    }
+
+    package func forEachTile(_ body: (ArchiveStep) throws -> Bool) throws {
+        var last: (blob: BlobDigest, content: ArchivedTile)?
+        for item in items {
+            for tile in try Self.checked({ try Self.chunk(item, files) }) {
+                let address = tile.key.tile
+                let content: ArchivedTile
+                if let last, last.blob == tile.blob {
+                    content = Self.archived(tile, last.content.data)
+                } else {
+                    content = try self.content(of: tile)
+                }
+                last = (tile.blob, content)
+                guard
+                    try body(
+                        .tile(
+                            z: address.z, x: address.x, y: address.y, scale: address.scale,
+                            fileExtension: address.format, content))
+                else { return }
+            }
+        }
+    }
+
+    /// Goes through the tiles without reading their bytes.
+    package func forEachListed(_ body: (SetTile) throws -> Void) throws {
+        for item in items { try Self.checked { try Self.chunk(item, files) }.forEach(body) }
+    }
+
+    /// The bytes of a tile that the set names.
+    package func content(of tile: SetTile) throws -> ArchivedTile {
+        let path = SetPaths.blob(tile.blob)
+        let bytes = try Self.checked { try files.wholeFile(path, limit: tile.size) }
+        guard let bytes, bytes.count == tile.size, bytes.digest == tile.blob else {
+            throw ArchiveError(
+                .damaged,
+                "\(files.location)/\(path) is \(bytes == nil ? "missing" : "damaged"): publish the set again, or copy it again"
+            )
+        }
+        return Self.archived(tile, Data(bytes))
+    }
+
+    private static func archived(_ tile: SetTile, _ data: Data) -> ArchivedTile {
+        let type = tile.kind.type ?? TileContent(of: data, format: tile.key.tile.format).mediaType
+        return ArchivedTile(data: data, mediaType: type, contentEncoding: tile.kind.coding)
+    }
+
+    // MARK: Lists
+
+    private static func key(z: Int, x: Int, y: Int) -> SetKey? {
+        guard (0...28).contains(z), (0..<(1 << z)).contains(x), (0..<(1 << z)).contains(y) else { return nil }
+        return SetKey(TileAddress(unchecked: z, x, y, 1, nil))
+    }
+
+    /// The tile of scale 1 at a place, as the set's list has it: the one without a format, else the first by format.
+    private func listed(z: Int, x: Int, y: Int) throws -> SetTile? {
+        guard let key = Self.key(z: z, x: x, y: y), !items.isEmpty else { return nil }
+        // The last chunk that begins at or before the key.
+        var (low, high) = (0, items.count)
+        while high - low > 1 {
+            let middle = (low + high) / 2
+            if try first(of: middle) <= key { low = middle } else { high = middle }
+        }
+        // A place whose tiles are cut in two by the length of the chunk, which is rare.
+        for number in low..<min(low + 2, items.count) {
+            let tiles = try tiles(of: number)
+            let index = Self.index(of: key, in: tiles)
+            if index < tiles.count { return tiles[index].key.isAtPlace(of: key) ? tiles[index] : nil }
+        }
+        return nil
+    }
+
+    private enum Glance {
+        case tile(SetTile)
+        case absent
+        case mustWait
+    }
+
+    /// The same from what is in memory.
+    private static func glance(at key: SetKey, _ count: Int, _ state: inout State) -> Glance {
+        guard count > 0 else { return .absent }
+        var (low, high) = (0, count)
+        while high - low > 1 {
+            let middle = (low + high) / 2
+            guard let first = state.firsts[middle] else { return .mustWait }
+            if first <= key { low = middle } else { high = middle }
+        }
+        guard let tiles = state.chunks.last(where: { $0.number == low })?.tiles else { return .mustWait }
+        let index = index(of: key, in: tiles)
+        guard index < tiles.count else { return low + 1 < count ? .mustWait : .absent }
+        return tiles[index].key.isAtPlace(of: key) ? .tile(tiles[index]) : .absent
+    }
+
+    /// Where the first tile is that is not before a key.
+    private static func index(of key: SetKey, in tiles: [SetTile]) -> Int {
+        var (low, high) = (0, tiles.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if tiles[middle].key < key { low = middle + 1 } else { high = middle }
+        }
+        return low
+    }
+
+    private func first(of number: Int) throws -> SetKey {
+        if let known = state.withLock({ $0.firsts[number] }) { return known }
+        guard let first = try tiles(of: number).first else {
+            throw ArchiveError(.damaged, "\(files.location): the set has a chunk without tiles")
+        }
+        return first.key
+    }
+
+    private func tiles(of number: Int) throws -> [SetTile] {
+        let known = state.withLock { state -> [SetTile]? in
+            guard let index = state.chunks.lastIndex(where: { $0.number == number }) else { return nil }
+            let chunk = state.chunks.remove(at: index)
+            state.chunks.append(chunk)
+            return chunk.tiles
+        }
+        if let known { return known }
+        let tiles = try Self.checked { try Self.chunk(items[number], files) }
+        state.withLock { state in
+            state.firsts[number] = tiles.first?.key
+            guard !state.chunks.contains(where: { $0.number == number }) else { return }
+            if state.chunks.count >= Self.mostChunks { state.chunks.removeFirst() }
+            state.chunks.append((number, tiles))
+        }
+        return tiles
+    }
+
+    private static func chunk(_ item: SetRoot.Item, _ files: any FileSystem) throws -> [SetTile] {
+        try SetList.decode(try list(item.digest, length: item.length, files), of: item)
+    }
+
+    private static func list(_ digest: BlobDigest, length: Int, _ files: any FileSystem) throws -> [UInt8] {
+        let path = SetPaths.list(digest)
+        guard let stored = try files.wholeFile(path, limit: SetBounds.stored(length)) else {
+            throw ArchiveError(
+                .damaged, "\(files.location)/\(path) is missing: publish the set again, or copy it again")
+        }
+        guard let bytes = Gzip.decode(Data(stored), limit: length).map({ [UInt8]($0) }), bytes.digest == digest else {
+            throw ArchiveError(
+                .damaged, "\(files.location)/\(path) is damaged: publish the set again, or copy it again")
+        }
+        return bytes
+    }
+
+    // MARK: Files
+
+    private static func readCached(
+        _ path: String, into bytes: inout Data, _ files: any FileSystem
+    ) throws(FileError) -> Int? {
+        var failure: FileError?
+        let count = bytes.withUnsafeMutableBytes { room -> Int? in
+            path.withCString { name in
+                do throws(FileError) { return try files.readCachedFile(name, into: room) } catch {
+                    failure = error
+                    return nil
+                }
+            }
+        }
+        if let failure { throw failure }
+        return count
+    }
+
+    /// Has errors of sets and files thrown as those of archives.
+    private static func checked<R>(_ body: () throws -> R) throws -> R {
+        do { return try body() } catch let error as SetError {
+            let code: ArchiveError.Code =
+                switch error.code {
+                case .notASet: .notAnArchive
+                case .unreachable, .busy: .io
+                default: .damaged
+                }
+            throw ArchiveError(code, error.message, cause: error)
+        } catch let error as FileError {
+            throw ArchiveError(.io, "\(error)", cause: error)
+        }
+    }
+}
+
+extension ArchiveMetadata {
+    /// What a set says of its source.
+    package init(setMembers: [String: JSONValue]) {
+        self.init(sourceJSON: Data(JSONValue.object(setMembers).canonicalText.utf8))
+    }
+}

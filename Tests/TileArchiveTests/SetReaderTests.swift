@@ -1,0 +1,194 @@
+import Foundation
+import Testing
+import TileArchive
+import TileSets
+import TileStore
+import TileStoreTesting
+
+/// Published sets, read like archives.
+@Suite("Sets that are read like archives", .timeLimit(.minutes(60)), .ownCores)
+struct SetReaderTests {
+    private let scratch: Scratch
+    init() throws { scratch = try Scratch() }
+
+    private func random(_ seed: UInt64, count: Int, zooms: ClosedRange<Int>) throws -> [TileAddress: Data] {
+        var random = SplitMix64(seed: seed)
+        var tiles: [TileAddress: Data] = [:]
+        for _ in 0..<count {
+            let z = zooms.lowerBound + random.below(zooms.count)
+            let tile = try TileAddress(
+                z: z, x: random.below(1 << z), y: random.below(1 << z), scale: random.oneIn(8) ? 2 : 1,
+                format: random.oneIn(4) ? ["png", "webp"][random.below(2)] : nil)
+            tiles[tile] = Data("tile \(random.below(40))".utf8)
+        }
+        return tiles
+    }
+
+    /// What a look-up has to find: scale 1, the one without a format before the others.
+    private func expected(_ tiles: [TileAddress: Data], z: Int, x: Int, y: Int) -> Data? {
+        tiles.filter { $0.key.z == z && $0.key.x == x && $0.key.y == y && $0.key.scale == 1 }
+            .min { ($0.key.format ?? "") < ($1.key.format ?? "") }?.value
+    }
+
+    private func check(_ reader: SetReader, _ tiles: [TileAddress: Data], seed: UInt64, _ note: String) throws {
+        var seen: [TileAddress: Data] = [:]
+        try reader.forEachTile { step in
+            guard case .tile(let z, let x, let y, let scale, let format, let tile) = step else {
+                Issue.record("\(note): \(step)")
+                return true
+            }
+            seen[try TileAddress(z: z, x: x, y: y, scale: scale, format: format)] = tile.data
+            return true
+        }
+        #expect(seen == tiles, "\(note)")
+        #expect(reader.tileCount == tiles.count)
+        var places: [[Int]: [TileAddress: Data]] = [:]
+        for (tile, data) in tiles { places[[tile.z, tile.x, tile.y], default: [:]][tile] = data }
+        var random = SplitMix64(seed: seed)
+        var wanted = places.keys.shuffled(using: &random).prefix(300).map { $0 }
+        for _ in 0..<200 {
+            let z = random.below(12)
+            wanted.append([z, random.below(1 << z), random.below(1 << z)])
+        }
+        for place in wanted {
+            let (z, x, y) = (place[0], place[1], place[2])
+            let right = expected(places[place] ?? [:], z: z, x: x, y: y)
+            // First from what is in memory, then by waiting, then from memory again.
+            for _ in 0..<2 {
+                switch try reader.tileNow(z: z, x: x, y: y) {
+                case .tile(let tile): #expect(tile.data == right, "\(note): \(place)")
+                case .absent: #expect(right == nil, "\(note): \(place)")
+                case .mustWait: break
+                }
+                #expect(try reader.tile(z: z, x: x, y: y)?.data == right, "\(note): \(place)")
+            }
+        }
+    }
+
+    @Test(arguments: Seeds.list(4))
+    func tilesAreThoseThatWerePublished(seed: UInt64) throws {
+        let store = try TileStore(at: scratch("cache"))
+        let first = try random(seed, count: 6000, zooms: 0...9)
+        for (tile, data) in first { try store.put(data, tile) }
+        try store.publish(scratch("set"))
+        let old = try SetReader(scratch("set"))
+        try check(old, first, seed: seed, "the first version")
+        var second = first
+        for tile in first.keys.sorted(by: { "\($0)" < "\($1)" }).prefix(500) {
+            second[tile] = nil
+            _ = try store.remove([TileKey(source: SourceName("s"), tile: tile)])
+        }
+        for (tile, data) in try random(seed &+ 100, count: 500, zooms: 3...10) {
+            second[tile] = data
+            try store.put(data, tile)
+        }
+        try store.publish(scratch("set"))
+        try check(old, first, seed: seed, "the first version, while the second is there")
+        try check(SetReader(scratch("set/set.json")), second, seed: seed, "the second version")
+        try check(
+            SetReader(scratch("set"), version: old.version), first, seed: seed, "the first one, as a kept version")
+        #expect(
+            try ArchiveFormat(path: scratch("set/set.json")).open(scratch("set/set.json")).tileCount == second.count)
+    }
+
+    /// More variants of one place than a chunk holds.
+    @Test func placesWhoseVariantsAreCutInTwoAreFound() throws {
+        let store = try TileStore(at: scratch("cache"))
+        for number in 0..<4200 {
+            let tile = try TileAddress(z: 1, x: 0, y: 0, scale: 2, format: "a\(number)")
+            try store.put(Data("variant \(number % 3)".utf8), tile)
+        }
+        for (tile, text) in [
+            (try TileAddress(z: 0, x: 0, y: 0), "zero"), (try TileAddress(z: 1, x: 1, y: 0, format: "png"), "one"),
+            (try TileAddress(z: 1, x: 0, y: 1, format: "zzz"), "two"),
+        ] { try store.put(Data(text.utf8), tile) }
+        try store.publish(scratch("set"))
+        let reader = try SetReader(scratch("set"))
+        #expect(try reader.tile(z: 0, x: 0, y: 0)?.data == Data("zero".utf8))
+        #expect(try reader.tile(z: 1, x: 0, y: 0) == nil)
+        #expect(try reader.tile(z: 1, x: 1, y: 0)?.data == Data("one".utf8))
+        #expect(try reader.tile(z: 1, x: 0, y: 1)?.data == Data("two".utf8))
+        #expect(try reader.tile(z: 1, x: 1, y: 1) == nil)
+        #expect(try reader.tile(z: 29, x: 0, y: 0) == nil)
+        #expect(try reader.tile(z: 1, x: 2, y: -1) == nil)
+    }
+
+    /// Each file is lost, cut, made longer or damaged in turn.
+    @Test func whatIsDamagedIsAnErrorAndNeverAnotherTile() throws {
+        let store = try TileStore(at: scratch("cache"))
+        let tiles = try random(7, count: 40, zooms: 0...3)
+        for (tile, data) in tiles { try store.put(data, tile) }
+        try store.publish(scratch("set"))
+        let files = FileManager.default
+        let paths = try #require(files.enumerator(atPath: scratch("set"))).compactMap { $0 as? String }
+            .filter { $0.hasPrefix("objects/") && $0.count > 20 }
+        #expect(paths.count > 20)
+        for path in paths {
+            let place = scratch("set/\(path)")
+            let whole = try Data(contentsOf: URL(fileURLWithPath: place))
+            var other = whole
+            other[other.count / 2] ^= 1
+            for (note, bytes) in [("lost", nil), ("cut", whole.dropLast()), ("longer", whole + [0]), ("other", other)] {
+                try files.removeItem(atPath: place)
+                if let bytes { try scratch.write(Data(bytes), to: "set/\(path)") }
+                do {
+                    let reader = try SetReader(scratch("set"))
+                    for tile in tiles.keys {
+                        let right = expected(tiles, z: tile.z, x: tile.x, y: tile.y)
+                        do {
+                            #expect(try reader.tile(z: tile.z, x: tile.x, y: tile.y)?.data == right, "\(note): \(path)")
+                        } catch let error as ArchiveError { #expect(error.code == .damaged) }
+                        if case .tile(let tile) = try reader.tileNow(z: tile.z, x: tile.x, y: tile.y) {
+                            #expect(tile.data == right, "\(note): \(path)")
+                        }
+                    }
+                } catch let error as ArchiveError { #expect(error.code == .damaged, "\(note): \(error)") }
+                try? files.removeItem(atPath: place)
+                try scratch.write(whole, to: "set/\(path)")
+            }
+        }
+        try check(SetReader(scratch("set")), tiles, seed: 1, "whole again")
+    }
+
+    @Test func whatIsNoSetIsSaidToBeNone() throws {
+        try scratch.write(Data("{}".utf8), to: "wrong/set.json")
+        #expect(message { _ = try SetReader(scratch("nowhere")) }.contains("[notFound]"))
+        #expect(message { _ = try SetReader(scratch("wrong")) }.contains("[notAnArchive]"))
+        let store = try TileStore(at: scratch("cache"))
+        try store.put(Data("x".utf8), try TileAddress(z: 0, x: 0, y: 0))
+        try store.publish(scratch("set"))
+        let digest = try SetReader(scratch("wrong/../set")).version
+        #expect(try SetReader(scratch("set"), version: digest).version == digest)
+        let other = Data("x".utf8).withUnsafeBytes { BlobDigest(hashing: $0) }
+        #expect(message { _ = try SetReader(scratch("set"), version: other) }.contains("[notFound]"))
+        // Sets are made by publishing.
+        let export = ArchiveExport(store: store, source: try SourceName("s"))
+        #expect(
+            message { _ = try export.run(to: scratch("new/set.json"), format: .set, observer: Notes()) }
+                .contains("[invalidValue]"))
+    }
+
+    /// What a set says of itself, or what its tiles say.
+    @Test func aSetIsDescribed() throws {
+        let store = try TileStore(at: scratch("cache"))
+        try store.put(Data("x".utf8), try TileAddress(z: 2, x: 0, y: 0), type: "image/webp")
+        try store.put(Data("y".utf8), try TileAddress(z: 5, x: 0, y: 0), type: "image/webp")
+        try store.publish(scratch("set"))
+        let said = try SetReader(scratch("set")).metadata
+        #expect(said.name == "s" && said.zooms == 2...5 && said.tileFormat == "webp")
+    }
+
+    /// A set goes into a cache by import too.
+    @Test func aSetIsImported() throws {
+        let store = try TileStore(at: scratch("cache"))
+        let pyramid = Pyramid(seed: 5, zooms: 0...4, share: 2)
+        try pyramid.write(to: scratch, "in")
+        try store.take(scratch("in"))
+        try store.publish(scratch("set"))
+        let other = try TileStore(at: scratch("other"))
+        #expect(try other.take(scratch("set/set.json")).tiles == pyramid.tiles.count)
+        try other.give(scratch("out.mbtiles"))
+        let reader = try ArchiveFormat.mbtiles.open(scratch("out.mbtiles"))
+        #expect(try reader.everything().tiles.mapValues(\.data) == pyramid.tiles)
+    }
+}
