@@ -253,6 +253,8 @@ final class Reloader: Sendable {
     private let current: Locked<ProxyConfiguration>
     private let read: @Sendable () throws(ConfigError) -> ProxyConfiguration
     private let logger: Logger
+    /// One change at a time.
+    private let changing = Locked(())
 
     init(
         _ parts: Parts, _ configuration: ProxyConfiguration,
@@ -264,8 +266,31 @@ final class Reloader: Sendable {
         self.logger = logger
     }
 
+    /// Opens a source anew whose file was replaced, and swaps it in.
+    ///
+    /// Blocks.
+    /// - Returns: `false` if the sources are other ones by now.
+    /// - Throws: ``ConfigError``; then everything is as it was.
+    func reopen(_ source: ServedSource) throws -> Bool {
+        try changing.withLock { _ in
+            let table = parts.tiles.table
+            guard table.sources.contains(where: { $0 === source }) else { return false }
+            let new = try source.reopened()
+            for warning in new.warnings { logger.warning("\(warning)") }
+            try parts.adopt(table.replacing(new))
+            logger.notice(
+                "a source was read anew, as its file was replaced",
+                metadata: [
+                    "source": "\(new.name)", "version": "\(new.versions.first?.version?.identifier ?? "")",
+                ])
+            return true
+        }
+    }
+
     /// Reads and swaps; on an error everything stays as it was.
-    func reload() {
+    func reload() { changing.withLock { _ in reloadNow() } }
+
+    private func reloadNow() {
         do throws(ConfigError) {
             try parts.log?.reopen()
             let new = try read()

@@ -1,3 +1,4 @@
+import CacheEngine
 import Dispatch
 import HTTPListener
 package import Logging
@@ -79,7 +80,9 @@ package struct ProxyService: Sendable {
                 "leaflet": "\(parts.admin.leaflet == nil ? "from unpkg.com" : "local")",
             ])
         let reloader = Reloader(parts, configuration, read, logger)
+        let watching = watch(parts, reloader)
         await untilAskedToStop { reloader.reload() }
+        watching.cancel()
         logger.notice("stopping")
         parts.admin.isStopping()
         try await running.shutdown(grace: TimeAmount(configuration.limits.shutdown))
@@ -88,6 +91,30 @@ package struct ProxyService: Sendable {
         }
         try await group.shutdownGracefully()
         log?.close()
+    }
+
+    /// Looks now and then whether files of sources were replaced, on a thread of its own.
+    private func watch(_ parts: Parts, _ reloader: Reloader) -> Task<Void, Never> {
+        let failures = parts.tiles.failures
+        let watch = SourceWatch(
+            { parts.tiles.table }, replace: { try reloader.reopen($0) },
+            report: { source, reason in
+                failures.report(
+                    .error, "a source whose file was replaced goes on with the old one", kind: source,
+                    ["source": "\(source)", "reason": "\(reason)"])
+            })
+        return Task {
+            let pool = BlockingPool(threads: 1)
+            while true {
+                do { try await Task.sleep(for: SourceWatch.pause) } catch { return }
+                await withCheckedContinuation { continuation in
+                    pool.submit {
+                        watch.look()
+                        continuation.resume()
+                    }
+                }
+            }
+        }
     }
 
     /// Where it listens: one address as it is, and which ones speak TLS.

@@ -42,7 +42,9 @@ package final class SetReader: CountingReader, GlancingReader {
     ///   - version: The root of a version that is kept; `nil` for the latest.
     /// - Throws: ``ArchiveError``.
     package convenience init(_ path: String, version: BlobDigest? = nil) throws {
-        try self.init(path, DiskFileSystem(location: Self.folder(of: path)), version: version)
+        // Where a link leads now: another folder that it leads to later is another set.
+        let folder = URL(fileURLWithPath: Self.folder(of: path)).resolvingSymlinksInPath().path
+        try self.init(path, DiskFileSystem(location: folder), version: version)
     }
 
     /// The same with files of any kind.

@@ -206,7 +206,7 @@ extension SourceConfiguration {
     fileprivate static let keys = [
         "template", "mirrors", "subdomains", "values", "zooms", "overzoom", "bbox", "tileSize", "format", "kind",
         "title",
-        "attribution", "cors", "headers", "ttl", "offline", "shared", "bodyLimit", "timeout", "attempts",
+        "attribution", "cors", "headers", "ttl", "offline", "shared", "bodyLimit", "timeout", "attempts", "watch",
     ]
 
     fileprivate init(_ name: String, _ node: ConfigNode, _ secrets: SecretPlaces) throws(ConfigError) {
@@ -251,6 +251,7 @@ extension SourceConfiguration {
         case "bodyLimit": bodyLimit = try value.boundedSize(1...1 << 30)
         case "timeout": timeout = try value.boundedTime()
         case "attempts": attempts = try value.integer(1...10)
+        case "watch": isWatched = try value.truth()
         default: try node.unknown(name, value, Self.keys)
         }
     }

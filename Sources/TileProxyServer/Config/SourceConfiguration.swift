@@ -1,6 +1,7 @@
 package import HTTPTypes
 import HTTPWire
 import OriginClient
+import TileArchive
 package import TileCache
 package import TileStore
 
@@ -64,6 +65,8 @@ package struct SourceConfiguration: Hashable, Sendable {
     package var timeout = Duration.seconds(30)
     /// How often a request is sent for one ask.
     package var attempts = 2
+    /// Whether an archive is read anew when its file is replaced; a published set always is.
+    package var isWatched = false
 
     package init(name: SourceName, template: String) {
         self.name = name
@@ -98,8 +101,7 @@ package struct SourceConfiguration: Hashable, Sendable {
         } else {
             path = template
         }
-        let isOne = isLocal && [".mbtiles", ".pmtiles"].contains { path.lowercased().hasSuffix($0) }
-        return isOne && !path.contains("{") ? path : nil
+        return isLocal && !path.contains("{") && ArchiveFormat(path: path) != .folder ? path : nil
     }
 
     /// The folder of its files, as far as no placeholder is part of it, if it is not there.
@@ -143,6 +145,7 @@ package struct SourceConfiguration: Hashable, Sendable {
     /// - Throws: What the closure makes of a message.
     func check(or fail: (String) -> ConfigError) throws(ConfigError) {
         guard archivePath == nil else { return }
+        if isWatched { throw fail("'watch' is for MBTiles and PMTiles files") }
         _ = try hosts(of: source(or: fail).template, or: fail)
         for field in headers where UpstreamRequest.reserved.contains(field.name.canonicalName) {
             throw fail("the header field \(field.name) is for the connection to set: leave it out")
@@ -192,8 +195,12 @@ package struct SourceConfiguration: Hashable, Sendable {
     ///
     /// - Throws: What the closure makes of a message.
     func source(or fail: (String) -> ConfigError) throws(ConfigError) -> TileSource {
-        for ending in [".mbtiles", ".pmtiles"] where template.lowercased().hasSuffix(ending) {
-            throw fail("a\(ending == ".mbtiles" ? "n MBTiles" : " PMTiles") archive must be a file of this machine")
+        switch ArchiveFormat(path: template) {
+        case .mbtiles: throw fail("an MBTiles archive must be a file of this machine")
+        case .pmtiles: throw fail("a PMTiles archive must be a file of this machine")
+        case .set:
+            throw fail("a published set must be in a folder of this machine: fetch it with 'tilegc pull', or copy it")
+        case .folder: break
         }
         var source: TileSource
         do {

@@ -38,6 +38,17 @@ struct StatsReport: Encodable {
         var upstreamMean: Double?
         var entries = 0
         var bytes = 0
+        /// The versions of a published set, the latest first.
+        var versions: [Version]?
+    }
+
+    /// A version of a published set.
+    struct Version: Encodable {
+        /// What `/tiles/NAME@ID/` names it by.
+        var id: String
+        var root: String
+        /// When another one took its place.
+        var replaced: String?
     }
 
     struct Cache: Encodable {
@@ -175,5 +186,13 @@ extension StatsReport.Source {
         upstreamMean = count == 0 ? nil : upstream.latency.sum / Double(count)
         entries = stored?.entries ?? 0
         bytes = stored?.bytes ?? 0
+        let versions = source.versions.compactMap(\.version)
+        self.versions =
+            versions.isEmpty
+            ? nil
+            : versions.map {
+                StatsReport.Version(
+                    id: $0.identifier, root: $0.root.description, replaced: $0.replaced.map { "\($0)" })
+            }
     }
 }

@@ -212,18 +212,22 @@ extension MapPage {
               note('There is no tile source to show: the proxy serves only other resources.');
               return;
             }
+            // The versions of a published set beside it, all but the latest, which is the set itself.
+            list = list.flatMap((source) => [source].concat((source.versions || []).slice(1, 9).map((version) => (
+              { ...source, route: source.name + '@' + version.id, title: source.title + ' @' + version.id.slice(0, 8) }))));
+            for (const source of list) source.route = source.route || source.name;
             map = L.map('map', { worldCopyJump: true, zoomSnap: 1 });
             map.setView([25, 8], 2);
             for (const source of list) {
               const button = make('button', source.title);
               button.type = 'button';
               button.setAttribute('role', 'radio');
-              button.dataset.source = source.name;
+              button.dataset.source = source.route;
               button.addEventListener('click', () => choose(source));
               $('switch').append(button);
             }
             $('switch').addEventListener('keydown', (event) => step(event, list));
-            const wanted = list.find((s) => '#' + s.name === location.hash);
+            const wanted = list.find((s) => '#' + s.route === location.hash);
             choose(wanted || list[0], true);
             $('shade').addEventListener('change', () => shade($('shade').checked));
             map.on('moveend', refresh);
@@ -250,7 +254,7 @@ extension MapPage {
           function choose(source, isFirst) {
             current = source;
             for (const button of $('switch').children) {
-              const isChosen = button.dataset.source === source.name;
+              const isChosen = button.dataset.source === source.route;
               button.setAttribute('aria-checked', isChosen ? 'true' : 'false');
               button.tabIndex = isChosen ? 0 : -1;
             }
@@ -271,13 +275,13 @@ extension MapPage {
             layer = null;
             if (isPicture) {
               const format = source.format ? '.' + source.format : '';
-              layer = L.tileLayer(root + 'tiles/' + encodeURIComponent(source.name) + '/{z}/{x}/{y}' + format, options);
+              layer = L.tileLayer(root + 'tiles/' + source.route + '/{z}/{x}/{y}' + format, options);
               layer.addTo(map);
             }
             note(isPicture ? '' : 'These are ' + source.kind + ' tiles. This page draws only pictures, so it shows '
               + 'which tiles are cached.');
             if (source.bounds && isFirst) map.fitBounds([[source.bounds[1], source.bounds[0]], [source.bounds[3], source.bounds[2]]]);
-            if (!isFirst) history_replace(source.name);
+            if (!isFirst) history_replace(source.route);
             shade($('shade').checked || !isPicture);
             $('shade').checked = $('shade').checked || !isPicture;
           }
@@ -426,17 +430,17 @@ extension MapPage {
             // The map is moved once, so that the popup is seen; later changes of its text leave the map alone.
             popup.options.autoPan = false;
             const tile = known.get(opened.name);
-            text('said', current.name + '/' + opened.name + ': ' + (tile ? words[tile.state] : 'not known yet'));
+            text('said', current.route + '/' + opened.name + ': ' + (tile ? words[tile.state] : 'not known yet'));
           }
 
           function fill() {
             const { name, z, x, y, popup } = opened, tile = known.get(name) || {};
-            const rows = [['tile', current.name + '/' + name]];
+            const rows = [['tile', current.route + '/' + name]];
             const row = (title, value) => rows.push([title, value]);
             // The other rows describe the tile that it is made from.
             if (tile.from !== undefined) {
               const scale = 2 ** (z - tile.from);
-              row('made from', current.name + '/' + nameOf(tile.from, Math.floor(x / scale), Math.floor(y / scale)));
+              row('made from', current.route + '/' + nameOf(tile.from, Math.floor(x / scale), Math.floor(y / scale)));
             }
             row('state', words[tile.state] || 'not known yet');
             if (tile.size !== undefined) row('size', bytes(tile.size));

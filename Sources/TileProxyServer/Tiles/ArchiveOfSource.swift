@@ -14,16 +14,22 @@ struct ArchiveOfSource {
     let description: MapDescription
     /// What an operator should know, such as a missing index.
     let warnings: [String]
+    /// The versions that a published set has, the latest first; empty for other archives.
+    let versions: [SourceVersion]
 
     /// Opens a file.
     ///
     /// Blocks.
+    /// - Parameter version: Which version of a published set; `nil` for the latest.
     /// - Throws: What the closure makes of a message.
-    init(_ path: String, _ given: SourceConfiguration, or fail: (String) -> ConfigError) throws(ConfigError) {
+    init(
+        _ path: String, _ given: SourceConfiguration, version: SourceVersion? = nil, or fail: (String) -> ConfigError
+    ) throws(ConfigError) {
         let archive: any ArchiveReader
         var tiles: TileSource
         do {
-            archive = try ArchiveFormat(path: path).open(path)
+            let format = ArchiveFormat(path: path)
+            archive = try format == .set ? SetReader(path, version: version?.root) : format.open(path)
             tiles = try TileSource(given.name.description, archive: archive)
         } catch let error as ArchiveError {
             throw fail(error.message)
@@ -40,6 +46,7 @@ struct ArchiveOfSource {
         tiles.bodyLimit = given.bodyLimit
         self.tiles = tiles
         warnings = archive.warnings
+        versions = (archive as? SetReader).map { SourceVersion.all(of: $0.document) } ?? []
 
         var configuration = given
         configuration.zooms = given.zooms ?? saidZooms

@@ -1,6 +1,7 @@
 import CacheEngine
 import HTTPCaching
 import HTTPTypes
+import HTTPWire
 import OriginClient
 import SharedTier
 import TileCache
@@ -32,6 +33,12 @@ package final class ServedSource: Sendable {
     let hostGroup: String?
     /// Its place among the sources.
     let index: Int
+    /// The version of a set that it is bound to, so that its tiles never change; `nil` if it is what its name stands for.
+    let version: SourceVersion?
+    /// The versions of a published set, each bound; the latest first.
+    let versions: [ServedSource]
+    /// The file that it is read from, and what that was before it was opened, if it is to be read anew when it is replaced.
+    let watched: WatchedFile?
     /// What its tiles are, as far as can be known without looking at them.
     let kind: TileKind
     /// Whether its tiles are files of this machine.
@@ -52,28 +59,45 @@ package final class ServedSource: Sendable {
 
     /// Prepares a source; opens its archive, if it is one.
     ///
+    /// - Parameter version: The version of a published set to be bound to.
     /// - Throws: ``ConfigError``.
-    init(_ given: SourceConfiguration, index: Int, generation: UInt64 = 0) throws(ConfigError) {
+    init(
+        _ given: SourceConfiguration, index: Int, generation: UInt64 = 0, version: SourceVersion? = nil
+    ) throws(ConfigError) {
         self.given = given
         self.index = index
         self.generation = generation
+        self.version = version
+        watched = version == nil ? WatchedFile(of: given) : nil
         func fail(_ message: String) -> ConfigError {
             ConfigError(place: "configuration", key: "sources.\(given.name)", message)
         }
         let configuration: SourceConfiguration
         var tiles: TileSource
         if let path = given.archivePath {
-            let archive = try ArchiveOfSource(path, given, or: fail)
+            let archive = try ArchiveOfSource(path, given, version: version, or: fail)
             configuration = archive.configuration
             tiles = archive.tiles
             description = archive.description
-            warnings = archive.warnings
+            var warnings = archive.warnings
+            var bound: [ServedSource] = []
+            for version in version == nil ? archive.versions : [] {
+                do throws(ConfigError) {
+                    let source = try ServedSource(
+                        given, index: index, generation: SourceTable.newGeneration(), version: version)
+                    bound.append(source)
+                } catch {
+                    warnings.append("source \(given.name): version \(version.identifier) cannot be read: \(error)")
+                }
+            }
+            (self.warnings, versions) = (warnings, bound)
             hosts = []
         } else {
             configuration = given
             tiles = try given.source(or: fail)
             hosts = try given.hosts(of: tiles.template, or: fail)
             description = MapDescription()
+            versions = []
             warnings =
                 given.missingFolder.map {
                     ["source \(given.name): there is no folder \($0): its tiles are 404 until there is"]
@@ -105,6 +129,23 @@ package final class ServedSource: Sendable {
 
     /// Its name.
     package var name: SourceName { configuration.name }
+
+    /// Its name in routes: with the version, if it is bound to one.
+    var routeName: String { version.map { "\(name)@\($0.identifier)" } ?? name.description }
+
+    /// The version whose root begins with some digits; `nil` if none does, or several do.
+    fileprivate func version(_ digits: UnsafeRawBufferPointer) -> ServedSource? {
+        let found = versions.filter { $0.version?.begins(with: digits) ?? false }
+        return found.count == 1 ? found[0] : nil
+    }
+
+    /// The same, opened anew.
+    ///
+    /// Blocks.
+    /// - Throws: ``ConfigError``.
+    func reopened() throws(ConfigError) -> ServedSource {
+        try ServedSource(given, index: index, generation: SourceTable.newGeneration())
+    }
 
     /// Whether it is what the operator describes now.
     fileprivate func isOf(_ given: SourceConfiguration) -> Bool { self.given == given }
@@ -196,22 +237,42 @@ package struct SourceTable: Sendable {
         var sources: [ServedSource] = []
         for (index, source) in configuration.sources.enumerated() {
             let known = former?.sources.first { $0.isOf(source) }?.generation
-            let generation =
-                known
-                ?? Self.lastGeneration.withLock { last in
-                    last += 1
-                    return last
-                }
-            sources.append(try ServedSource(source, index: index, generation: generation))
+            sources.append(try ServedSource(source, index: index, generation: known ?? Self.newGeneration()))
         }
         self.sources = sources
         publicURL = configuration.publicURL
     }
 
-    /// The source with a name.
+    private init(_ sources: [ServedSource], publicURL: String?) {
+        (self.sources, self.publicURL) = (sources, publicURL)
+    }
+
+    /// A number that no configuration of a source has.
+    fileprivate static func newGeneration() -> UInt64 {
+        lastGeneration.withLock { last in
+            last += 1
+            return last
+        }
+    }
+
+    /// The same table with another source in the place of one.
+    func replacing(_ source: ServedSource) -> SourceTable {
+        var sources = sources
+        sources[source.index] = source
+        return SourceTable(sources, publicURL: publicURL)
+    }
+
+    /// The source with a name, or a version of one by `NAME@ID`.
     @inline(__always)
     func source(named bytes: UnsafeRawBufferPointer) -> ServedSource? {
         for source in sources where source.isNamed(bytes) { return source }
+        return version(named: bytes)
+    }
+
+    private func version(named bytes: UnsafeRawBufferPointer) -> ServedSource? {
+        guard let mark = bytes.firstIndex(of: 64) else { return nil }
+        let name = bytes.part(0, mark)
+        for source in sources where source.isNamed(name) { return source.version(bytes.part(mark + 1, bytes.count)) }
         return nil
     }
 

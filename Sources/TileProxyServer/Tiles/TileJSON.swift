@@ -44,13 +44,15 @@ struct TileJSON: Encodable {
     /// - Parameters:
     ///   - format: The extension of its tiles.
     ///   - base: How clients reach this server.
+    ///   - routeName: Its name in routes, if that is another one.
     ///   - map: What more is known of the map.
     init(
-        _ source: SourceConfiguration, format: [UInt8]?, base: String, _ map: MapDescription = MapDescription()
+        _ source: SourceConfiguration, format: [UInt8]?, base: String, routeName: String? = nil,
+        _ map: MapDescription = MapDescription()
     ) {
         let ending = format.map { "." + String(decoding: $0, as: UTF8.self) } ?? ""
         name = source.title ?? source.name.description
-        tiles = ["\(base)/tiles/\(source.name)/{z}/{x}/{y}\(ending)"]
+        tiles = ["\(base)/tiles/\(routeName ?? source.name.description)/{z}/{x}/{y}\(ending)"]
         minzoom = source.servedZooms.lowerBound
         maxzoom = source.servedZooms.upperBound
         let box = source.box

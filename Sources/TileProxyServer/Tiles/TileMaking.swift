@@ -36,6 +36,9 @@ struct TileMaking: Sendable {
 
     /// How long clients keep a tile that this machine has, before they ask whether it has changed; at least.
     static let localLifetime: Int64 = 60
+    /// How long they keep one of a version of a set, which never changes; a year, as is usual.
+    private static let immutableLifetime: Int64 = 31_536_000
+    private static let immutable = [ResponseFields.Header(name: "cache-control", value: "immutable")]
 
     private func local(_ now: HTTPDate) async -> Made {
         do {
@@ -51,16 +54,22 @@ struct TileMaking: Sendable {
         var status = CacheStatus(cache: source.use.name)
         status.forward = .bypass
         status.detail = source.tiles.local == nil ? "a file" : "an archive"
+        if source.version != nil {
+            let forever = Timestamp(seconds: now.seconds).adding(seconds: Self.immutableLifetime)
+            return .tile(served(tile, expires: forever, status, .bypass, now, Self.immutable))
+        }
         let expires = Timestamp(seconds: now.seconds).adding(seconds: max(Self.localLifetime, wanted))
         return .tile(served(tile, expires: expires, status, .bypass, now))
     }
 
     private func served(
-        _ tile: CachedTile, expires: Timestamp, _ status: CacheStatus, _ result: Answered.CacheResult, _ now: HTTPDate
+        _ tile: CachedTile, expires: Timestamp, _ status: CacheStatus, _ result: Answered.CacheResult, _ now: HTTPDate,
+        _ headers: [ResponseFields.Header] = []
     ) -> ServedTile {
         let metadata = TileMetadata(
             response: ResponseFields(
-                status: tile.status, mediaType: tile.mediaType, contentEncoding: tile.contentEncoding),
+                status: tile.status, mediaType: tile.mediaType, contentEncoding: tile.contentEncoding,
+                headers: headers),
             etag: tile.etag, lastModified: tile.lastModified, storedAt: Timestamp(seconds: now.seconds),
             expires: expires)
         let body = tile.data.map { StoredBody.memory($0) } ?? .none

@@ -19,6 +19,9 @@ enum TileTarget: Hashable {
         path.count > 7 && path.begins(with: prefix)
     }
 
+    /// The longest name of a source, and of a version of it: `NAME@ID`.
+    private static let longestName = 64 + 1 + 64
+
     /// Reads `/tiles/NAME/{z}/{x}/{y}[@2x][.ext]` or `/tiles/NAME.json`.
     ///
     /// Each tile has one spelling: no leading zeros, no signs, no blanks.
@@ -28,7 +31,7 @@ enum TileTarget: Hashable {
         var at = 7
         while at < path.count, path[at] != 47 { at += 1 }
         let name = 7..<at
-        guard (1...69).contains(name.count) else { return }
+        guard (1...Self.longestName + 5).contains(name.count) else { return }
         guard at < path.count else {
             guard name.count > 5, path.part(at - 5, at).equals(lowercase: ".json") else { return }
             self = .description(7..<(at - 5))

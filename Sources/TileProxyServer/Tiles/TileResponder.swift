@@ -168,7 +168,8 @@ package final class TileResponder {
         let head = exchange.head
         let base = table.publicURL ?? head.host.map { "\(head.scheme)://\($0)" } ?? ""
         let json = TileJSON(
-            source.configuration, format: source.formats.first, base: base, source.description
+            source.configuration, format: source.formats.first, base: base, routeName: source.routeName,
+            source.description
         ).text
         var fields: HTTPFields = [.contentType: "application/json", .cacheControl: "public, max-age=60"]
         fields[.accessControlAllowOrigin] = source.allowedOrigin

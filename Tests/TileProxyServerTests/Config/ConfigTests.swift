@@ -113,6 +113,9 @@ struct ConfigTests {
         WrongConfig("sources:\n  osm:\n    template: https://h/{z}/{x}", "sources.osm: source osm:"),
         WrongConfig("sources:\n  \"o sm\":\n    template: x", "a source's name is"),
         WrongConfig("sources:\n  o:\n    template: https://h/w.pmtiles", "must be a file of this machine"),
+        WrongConfig("sources:\n  o:\n    template: https://h/set.json", "in a folder of this machine"),
+        WrongConfig("sources:\n  o:\n    template: https://h/{z}/{x}/{y}\n    watch: true", "'watch' is for"),
+        WrongConfig("sources:\n  o:\n    template: w/{z}/{x}/{y}.png\n    watch: true", "'watch' is for"),
         WrongConfig("sources:\n  o:\n    template: w.mbtiles\n    mirrors: [https://h]", "files have no mirrors"),
         WrongConfig(
             "sources:\n  o:\n    template: https://h/{z}/{x}/{y}\n    zooms: 3-99",
@@ -374,6 +377,7 @@ struct ConfigTests {
         #expect(folder.isLocal && folder.templateURL.hasPrefix("file:///") && folder.archivePath == nil)
         for (template, path) in [
             ("w.pmtiles", "w.pmtiles"), ("/srv/W.MBTiles", "/srv/W.MBTiles"), ("file:///a%20b.mbtiles", "/a b.mbtiles"),
+            ("s/set.json", "s/set.json"), ("set.json", "set.json"), ("set.json/{z}/{x}/{y}.png", nil),
         ] { #expect(try SourceConfiguration(argument: "w=" + template).archivePath == path) }
         #expect(try SourceConfiguration(argument: "v=folder/{z}/{x}/{y}.pbf").servedKind == .vector)
         for wrong in ["osm", "=x", "a b=https://h/{z}/{x}/{y}", "osm=https://h/{z}"] {

@@ -183,7 +183,11 @@ final class TileLab: Sendable {
     func adopt(_ sources: [SourceConfiguration]) async throws {
         var configuration = ProxyConfiguration()
         configuration.sources = sources
-        let table = try SourceTable(configuration, after: service.table)
+        try await adopt(try SourceTable(configuration, after: service.table))
+    }
+
+    /// Puts other sources in place.
+    func adopt(_ table: SourceTable) async throws {
         service.adopt(table)
         for responder in responders.withLock({ $0 }) {
             try await responder.eventLoop.submit { responder.value.adopt(table) }.get()

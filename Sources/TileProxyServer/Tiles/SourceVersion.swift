@@ -1,0 +1,28 @@
+import TileSets
+import TileStore
+
+/// A version of a published set, as routes name it: `/tiles/NAME@ID/…`.
+struct SourceVersion: Hashable, Sendable {
+    /// What names all of its tiles.
+    let root: BlobDigest
+    /// When another one took its place; `nil` for the latest.
+    let replaced: Timestamp?
+
+    /// Its root's first digits, as descriptions have them.
+    var identifier: String { String(root.description.prefix(16)) }
+
+    /// How many digits a route has to give.
+    private static let fewestDigits = 8
+
+    /// Whether its root begins with some hexadecimal digits, of which there have to be eight at least.
+    func begins(with digits: UnsafeRawBufferPointer) -> Bool {
+        let root = root.description.utf8
+        return (Self.fewestDigits...root.count).contains(digits.count) && root.starts(with: digits)
+    }
+
+    /// All versions that a set has, the latest first.
+    static func all(of document: SetDocument) -> [SourceVersion] {
+        [SourceVersion(root: document.root, replaced: nil)]
+            + document.kept.map { SourceVersion(root: $0.root, replaced: $0.replaced) }
+    }
+}
