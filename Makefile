@@ -70,7 +70,7 @@ check-http2: setup ## checks tileproxy's TLS and HTTP/2 with an independent clie
 check-readme: setup ## runs the commands and the example of README.md
 	@Scripts/check-readme.sh
 
-check-sets: setup ## compares sets with a reader written from their description; runs the commands of "Offline maps for a field team"
+check-sets: setup ## compares sets with a reader written from their description; runs the commands of two chapters about them
 	@Scripts/check-sets.sh
 
 check-purge-list: setup ## runs the commands of "From renderer to CDN" in Docs/operations.md

@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
 # Reads published sets with a second reader, written from Docs/set-format.md, and compares with what tilegc says; then runs the
-# commands of "Offline maps for a field team" in Docs/operations.md as they stand there, and pulls from a plain server of files.
+# commands of "Offline maps for a field team" and "Versions of a map" in Docs/operations.md as they stand there, and pulls from a plain
+# server of files.
 set -euo pipefail
 export TILECACHE_TOOLS=1
 cd "$(dirname "$0")/.."
 scratch=${SCRATCH:-.build}
-[ -n "${NO_BUILD:-}" ] || swift build -c release --product tilegc --scratch-path "$scratch"
+if [ -z "${NO_BUILD:-}" ]; then
+    for product in tilegc tileproxy; do swift build -c release --product "$product" --scratch-path "$scratch"; done
+fi
 PATH="$(swift build -c release --scratch-path "$scratch" --show-bin-path):$PATH"
 export PATH
 scripts=$PWD/Scripts
@@ -29,12 +32,12 @@ tiles() { tilegc ls "$1" --json | jq -c 'select(.key | contains(":") | not)'; }
 
 cp -r Sample/world "$work/served"
 awk -v work="$work" '
-    /^<!-- run: publish and pull( again)? -->$/ { part++; marked = 1; next }
+    /^<!-- run: (publish and pull( again)?|versions) -->$/ { part++; marked = 1; next }
     /^```sh$/ && marked { inside = 1; marked = 0; next }
     /^```/ { inside = 0; marked = 0; next }
     inside { print >(work "/commands-" part ".sh") }
 ' Docs/operations.md
-[ "$(cat "$work"/commands-[12].sh | wc -l)" -ge 8 ] || fail "Docs/operations.md has no commands to run"
+[ "$(cat "$work"/commands-[123].sh | wc -l)" -ge 13 ] || fail "Docs/operations.md has no commands to run"
 python3 Scripts/sample-origin.py "$work/served" --max-age 0 --delay 0 --port-file "$work/port" &
 servers+=($!)
 for _ in $(seq 600); do
@@ -85,5 +88,36 @@ compare tiles other set map "what was pulled anew from a server"
 # The root names the tiles, wherever they are published from.
 [ "$(tilegc publish other again --source map --json | jq -r .root)" = "$root" ] || fail "the same tiles have another root"
 [ -w set/set.json ] && [ "$(stat -c %a set/set.json)" != 444 ] || fail "a copy of set.json could not be copied over"
+
+# The latest version and a former one, side by side; then back to the former one.
+sets_root() { jq -r .root set/set.json; }
+tileproxy serve --cache proxy --port 0 --source world=set/set.json 2>proxy.log &
+servers+=($!)
+for _ in $(seq 600); do
+    grep -q 'listening$' proxy.log && break
+    kill -0 "${servers[2]}" || fail "the proxy does not run"
+    sleep 0.1
+done
+PROXY="http://127.0.0.1:$(sed -nE 's/.*address=[^ ]*:([0-9]+) .*listening$/\1/p' proxy.log)"
+export PROXY
+latest=$(sets_root)
+curl -sf "$PROXY/tiles/world/3/0/0.png" >latest.png
+cmp -s latest.png served/3/0/0.png || fail "the proxy does not serve the latest version"
+cp served/2/1/1.png served/3/0/0.png
+tilegc import cache served --source world --with-format >out
+tilegc publish cache set --source world >out
+for _ in $(seq 600); do
+    curl -sf "$PROXY/tiles/world/3/0/0.png" | cmp -s - served/3/0/0.png && break
+    sleep 0.1
+done
+bash -euo pipefail -x commands-3.sh
+cmp -s former.png latest.png || fail "the former version is not what it was"
+[ "$(sets_root)" = "$latest" ] || fail "rolling back did not lead to the former root"
+grep -q '^3/0/0' changed.txt || fail "the difference of two versions lacks a tile"
+for _ in $(seq 600); do
+    curl -sf "$PROXY/tiles/world/3/0/0.png" | cmp -s - latest.png && break
+    sleep 0.1
+done
+curl -sf "$PROXY/tiles/world/3/0/0.png" | cmp - latest.png || fail "the proxy did not go back"
 for cache in laptop other; do tilegc verify "$cache" >out; done
-echo "check-sets: a reader written from Docs/set-format.md agrees with tilegc, and the commands of the chapter ran"
+echo "check-sets: a reader written from Docs/set-format.md agrees with tilegc, and the commands of both chapters ran"

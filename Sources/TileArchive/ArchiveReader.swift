@@ -132,12 +132,12 @@ public enum ArchiveFormat: String, Sendable, CaseIterable, CustomStringConvertib
     case mbtiles
     /// One file for range requests: https://github.com/protomaps/PMTiles/blob/main/spec/v3/spec.md.
     case pmtiles
-    /// The folder of a published set, or its `set.json`; it is only read.
+    /// The folder of a published set, or its `set.json`; `set.json@1a2b3c4d` for a former version. It is only read.
     case set
 
     /// The kind that a path's ending names; ``folder`` for all others.
     ///
-    /// A set is named by its `set.json`.
+    /// A set is named by its `set.json`, a version that it keeps by `set.json@` and digits of its root.
     public init(path: String) {
         let path = path.lowercased()
         if path.hasSuffix(".mbtiles") {
@@ -145,7 +145,7 @@ public enum ArchiveFormat: String, Sendable, CaseIterable, CustomStringConvertib
         } else if path.hasSuffix(".pmtiles") {
             self = .pmtiles
         } else {
-            self = path.split(separator: "/").last == "set.json" ? .set : .folder
+            self = SetReader.isDocument(path) ? .set : .folder
         }
     }
 

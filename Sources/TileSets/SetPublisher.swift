@@ -39,15 +39,12 @@ package struct PublishReport: Sendable {
     package var isUnchanged = false
 }
 
-/// Makes a published set of a source's tiles, or renews it.
+/// Makes a published set of tiles, or renews it.
 package struct SetPublisher {
-    /// The cache, open for reading.
-    package let store: TileStore
-    /// The cache's folder.
-    package let cache: String
+    /// The tiles.
+    package let tiles: any PublishableTiles
+    /// The name of their source.
     package let source: SourceName
-    /// Which of the source's tiles.
-    package var selection = EntrySelection()
     /// What is known of the source.
     package var metadata: [String: JSONValue] = [:]
     /// For how long the tiles are fresh where they are pulled to.
@@ -60,9 +57,8 @@ package struct SetPublisher {
     /// The time of day.
     package var now: Timestamp
 
-    package init(store: TileStore, cache: String, source: SourceName, now: Timestamp) {
-        self.store = store
-        self.cache = cache
+    package init(_ tiles: any PublishableTiles, source: SourceName, now: Timestamp) {
+        self.tiles = tiles
         self.source = source
         self.now = now
     }
@@ -146,26 +142,20 @@ package struct SetPublisher {
         }
     }
 
-    /// The tiles that the cache has.
+    /// The tiles that there are.
     private func list(_ report: inout PublishReport) throws -> SetList {
-        var selection = selection
-        selection.source = source
-        (report.skipped, report.bytes) = (0, 0)
-        var tiles: [SetTile] = []
+        report.bytes = 0
+        var listed: [SetTile] = []
         var blobs = Set<BlobDigest>()
-        try store.forEachEntry(where: selection) { entry in
-            guard let tile = SetTile(entry) else {
-                report.skipped += 1
-                return
-            }
-            tiles.append(tile)
+        report.skipped = try tiles.forEachTile { tile in
+            listed.append(tile)
             if blobs.insert(tile.blob).inserted { report.bytes += tile.size }
-            if tiles.count & 1023 == 0, progress.wantsStop() {
+            if listed.count & 1023 == 0, progress.wantsStop() {
                 throw SetError(.stopped, "interrupted: nothing was published")
             }
         }
-        (report.tiles, report.blobs) = (tiles.count, blobs.count)
-        return SetList(tiles)
+        (report.tiles, report.blobs) = (listed.count, blobs.count)
+        return SetList(listed)
     }
 
     private func check(_ list: SetList) throws {
@@ -210,10 +200,14 @@ package struct SetPublisher {
         _ tile: SetTile, _ folder: SetFolder, _ copier: inout BlobCopier?, _ report: inout PublishReport
     ) throws {
         let path = SetPaths.blob(tile.blob)
-        if let copy = copier {
-            if try share(tile, path, folder, copy) { report.shared += 1 } else { copier = nil }
+        var isShared = false
+        if let copy = copier, let file = tiles.file(of: tile) {
+            isShared = try share(tile, file, path, folder, copy)
+            if !isShared { copier = nil }
         }
-        if copier == nil {
+        if isShared {
+            report.shared += 1
+        } else {
             let bytes = try bytes(of: tile)
             try bytes.withUnsafeBytes { try folder.place(path, bytes: $0) }
         }
@@ -222,11 +216,13 @@ package struct SetPublisher {
     }
 
     /// Clones or links a blob; `false` where that is not possible.
-    private func share(_ tile: SetTile, _ path: String, _ folder: SetFolder, _ copier: BlobCopier) throws -> Bool {
+    private func share(
+        _ tile: SetTile, _ file: String, _ path: String, _ folder: SetFolder, _ copier: BlobCopier
+    ) throws -> Bool {
         var isMade = false
         do {
             try folder.place(path) { part in
-                guard try copier.make("\(cache)/\(tile.blob.path)", "\(folder.location)/\(part)") == .made else {
+                guard try copier.make(file, "\(folder.location)/\(part)") == .made else {
                     throw SetError(.invalid, "")
                 }
                 isMade = true
@@ -243,27 +239,21 @@ package struct SetPublisher {
 
     /// A tile's bytes, hashed.
     private func bytes(of tile: SetTile) throws -> [UInt8] {
-        guard let file = try store.open(tile.blob) else { throw try absence(of: tile) }
-        guard file.size == tile.size else { throw damaged(tile) }
-        let bytes = try [UInt8](unsafeUninitializedCapacity: file.size) { room, count in
-            try file.read(into: UnsafeMutableRawBufferPointer(room), at: 0)
-            count = file.size
+        guard let bytes = try tiles.bytes(of: tile), bytes.count == tile.size, bytes.digest == tile.blob else {
+            throw try absence(of: tile)
         }
-        guard bytes.digest == tile.blob else { throw damaged(tile) }
         return bytes
     }
 
-    /// What it means that a tile's bytes are not there.
+    /// What it means that a tile's bytes are not there, or are others.
     private func absence(of tile: SetTile) throws -> any Error {
-        let entry = try store.entry(for: TileKey(source: source, tile: tile.key.tile))
-        return entry?.blob == tile.blob ? damaged(tile) : TileChanged(tile: tile)
+        try tiles.lists(tile) ? damaged(tile) : TileChanged(tile: tile)
     }
 
     private func damaged(_ tile: SetTile) -> SetError {
         SetError(
             .damaged,
-            "the bytes of tile \(source)/\(tile.key.text) are damaged: run 'tilegc verify --repair' and publish again; the old set "
-                + "is in place")
+            "the bytes of tile \(source)/\(tile.key.text) are damaged: \(tiles.advice); the old set is in place")
     }
 
     /// Writes the delta from the old set, and those from older ones to the new one.
@@ -339,17 +329,21 @@ extension SetList {
 extension SetTile {
     /// A cache's entry as a set has it; `nil` if it is no tile, has no bytes, or other bytes than sets hold.
     package init?(_ entry: TileEntry) {
-        guard let tile = entry.key.tile, let blob = entry.blob, (1...SetBounds.tile).contains(entry.size),
-            entry.metadata.response.status == 200
-        else { return nil }
         let response = entry.metadata.response
+        guard let tile = entry.key.tile, let blob = entry.blob, response.status == 200 else { return nil }
+        self.init(tile, blob, size: entry.size, mediaType: response.mediaType, coding: response.contentEncoding)
+    }
+
+    /// A tile as a set has it; `nil` if sets do not hold such bytes.
+    package init?(_ tile: TileAddress, _ blob: BlobDigest, size: Int, mediaType: String?, coding: String?) {
+        guard (1...SetBounds.tile).contains(size) else { return nil }
         // Parameters of a type say nothing about tiles; a type that sets do not have is left to the bytes.
-        let type = response.mediaType.map { $0.prefix { $0 != ";" && $0 != " " }.lowercased() }
-        let coding = response.contentEncoding.map { $0.lowercased() == "x-gzip" ? "gzip" : $0.lowercased() }
+        let type = mediaType.map { $0.prefix { $0 != ";" && $0 != " " }.lowercased() }
+        let coding = coding.map { $0.lowercased() == "x-gzip" ? "gzip" : $0.lowercased() }
             .flatMap { $0.isEmpty || $0 == "identity" ? nil : $0 }
         guard let kind = SetKind(type: type.flatMap { SetKind.types.contains($0) ? $0 : nil }, coding: coding) else {
             return nil
         }
-        self.init(key: SetKey(tile), blob: blob, size: entry.size, kind: kind)
+        self.init(key: SetKey(tile), blob: blob, size: size, kind: kind)
     }
 }

@@ -74,7 +74,8 @@ final class SetLab {
     }
 
     func publisher() -> SetPublisher {
-        var publisher = SetPublisher(store: origin, cache: "/cache", source: source, now: clock.now)
+        var publisher = SetPublisher(
+            CacheTiles(origin, folder: "/cache", source: source), source: source, now: clock.now)
         publisher.copier = nil
         return publisher
     }

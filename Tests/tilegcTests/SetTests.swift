@@ -63,6 +63,72 @@ struct SetTests {
         }
     }
 
+    /// The same tiles are the same set, whatever they are published from.
+    @Test(arguments: ["out.pmtiles", "out.mbtiles", "out", "other/set.json", "other"])
+    func archivesArePublishedToo(name: String) throws {
+        let pyramid = Pyramid(seed: 6, zooms: 0...4)
+        try load(pyramid)
+        let first = try publish()
+        let from = scratch(name)
+        if name.hasPrefix("other") {
+            try succeed("publish", cache, scratch("other"), "--source", "map")
+        } else {
+            try succeed("export", cache, from, "--source", "map")
+        }
+        let report = try succeed("publish", from, scratch("new"), "--source", "map", "--json").json()
+        #expect(report["root"] as? String == first["root"] as? String)
+        #expect(report["tiles"] as? Int == pyramid.tiles.count && report["newBlobs"] as? Int == pyramid.unique)
+        try succeed("pull", scratch("new"), scratch("copy"), "--source", "map")
+        try expectTiles(pyramid, in: scratch("copy"))
+        let wrong = try tilegc("publish", from, scratch("new"), "--source", "map", "--zoom", "3")
+        #expect(wrong.status == 64)
+    }
+
+    @Test func aFormerVersionIsComparedAndGoneBackTo() throws {
+        let (old, new) = (Pyramid(seed: 7, zooms: 0...4), Pyramid(seed: 8, zooms: 0...4))
+        try load(old)
+        let first = try #require(try publish()["root"] as? String)
+        let copy = scratch("copy")
+        try succeed("pull", set, copy, "--source", "map")
+        try load(new)
+        let second = try #require(try publish()["root"] as? String)
+        try succeed("pull", set, copy, "--source", "map")
+        try expectTiles(new, in: copy)
+        let version = "\(set)/set.json@\(first.prefix(8))"
+        let difference = try succeed("diff", version, set, "--json").json()
+        #expect((difference["changed"] as? Int ?? 0) > 0)
+        #expect(try succeed("diff", version, version, "--json").json()["changed"] as? Int == 0)
+
+        let back = try succeed("publish", version, set, "--source", "map", "--json").json()
+        #expect(back["root"] as? String == first && back["newBlobs"] as? Int == 0)
+        let pulled = try succeed("pull", set, copy, "--source", "map", "--json").json()
+        #expect(pulled["root"] as? String == first && pulled["delta"] as? Bool == true)
+        try expectTiles(old, in: copy)
+        // The other one is a former version now.
+        try succeed("import", scratch("third"), "\(set)/set.json@\(second.prefix(12))", "--source", "map")
+        try expectTiles(new, in: scratch("third"))
+        for wrong in ["@", "@00000000", "@\(first.prefix(7))", "@\(first)0"] {
+            #expect(try tilegc("diff", "\(set)/set.json\(wrong)", set).status == 66, "\(wrong)")
+        }
+    }
+
+    @Test func differencesAreListedForOtherCommands() throws {
+        let (old, new) = (Pyramid(seed: 9, zooms: 0...3), Pyramid(seed: 10, zooms: 0...3))
+        try load(old)
+        _ = try publish()
+        try load(new)
+        let report = try succeed("diff", set, cache, "--write-list", scratch("keys"), "--json").json()
+        let changed = new.tiles.filter { old.tiles[$0.key] != $0.value }.count
+        #expect(report["changed"] as? Int == changed && report["same"] as? Int == new.tiles.count - changed)
+        let expired = try succeed("expire", cache, "--source", "map", "--list", scratch("keys"), "--json").json()
+        #expect(expired["expired"] as? Int == changed && expired["unknown"] as? Int == 0)
+        for wrong in [[scratch("nothing"), set], [set, scratch("nothing")], [set, scratch("keys")], ["", set]] {
+            #expect([64, 66].contains(try tilegc("diff", wrong[0], wrong[1]).status), "\(wrong)")
+        }
+        #expect(try tilegc("diff", set, cache, "--source", "nobody").status == 66)
+        #expect(try tilegc("diff", set, cache, "--write-list", scratch("no/where")).status == 66)
+    }
+
     @Test func whatIsPublishedIsPulledFromAFolderAndRenewed() throws {
         let pyramid = Pyramid(seed: 5, zooms: 0...4)
         try load(pyramid)

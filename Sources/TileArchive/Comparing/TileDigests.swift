@@ -173,7 +173,7 @@ package struct SetDigests: TileDigests {
     }
 }
 
-private func tooManyTiles(_ archive: any ArchiveReader, _ most: Int) -> ArchiveError {
+func tooManyTiles(_ archive: any ArchiveReader, _ most: Int) -> ArchiveError {
     ArchiveError(
         .tooMany, "\(archive.path) has more than \(most) tiles: if that is meant, allow more with --max-tiles")
 }

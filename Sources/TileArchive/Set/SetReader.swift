@@ -38,8 +38,8 @@ package final class SetReader: CountingReader, GlancingReader {
     /// Opens a set.
     ///
     /// - Parameters:
-    ///   - path: The set's folder, or its `set.json`.
-    ///   - version: The root of a version that is kept; `nil` for the latest.
+    ///   - path: The set's folder, or its `set.json`, or `set.json@ID` for the version whose root begins with these digits.
+    ///   - version: The root of a version that is kept; `nil` for what the path says.
     /// - Throws: ``ArchiveError``.
     package convenience init(_ path: String, version: BlobDigest? = nil) throws {
         // Where a link leads now: another folder that it leads to later is another set.
@@ -60,12 +60,17 @@ package final class SetReader: CountingReader, GlancingReader {
             return try SetDocument(bytes, at: place)
         }
         let roots = [(document.root, document.rootLength)] + document.kept.map { ($0.root, $0.length) }
-        self.version = version ?? document.root
-        guard let (digest, length) = roots.first(where: { $0.0 == version ?? roots[0].0 }) else {
-            throw ArchiveError(.notFound, "\(place) does not keep the version \(self.version)")
+        let digits = version?.description ?? Self.version(in: path) ?? roots[0].0.description
+        let found = roots.filter { digits.utf8.count >= Self.fewestDigits && $0.0.description.hasPrefix(digits) }
+        guard found.count == 1, let (digest, length) = found.first else {
+            throw ArchiveError(
+                .notFound,
+                "\(place) has \(found.isEmpty ? "no" : "more than one") version \(quoted(digits)): give at least "
+                    + "\(Self.fewestDigits) digits of \(document.root), or of a former root that it keeps")
         }
+        self.version = digest
         items = try Self.checked { try SetRoot(try Self.list(digest, length: length, files)).items }
-        guard version != nil || items.reduce(0, { $0 + $1.tiles }) == document.tiles else {
+        guard digest != document.root || items.reduce(0, { $0 + $1.tiles }) == document.tiles else {
             throw ArchiveError(.damaged, "\(place) says that it has \(document.tiles) tiles, and its lists have others")
         }
         var said = ArchiveMetadata(setMembers: document.metadata)
@@ -80,17 +85,36 @@ package final class SetReader: CountingReader, GlancingReader {
         metadata = said
     }
 
+    /// The folder, where links have led when it was opened.
+    package var location: String { files.location }
     package var format: ArchiveFormat { .set }
     package var tileCount: Int? { items.reduce(0) { $0 + $1.tiles } }
     package var modified: Int64? { document.time.seconds }
     package var warnings: [String] { [] }
     package func hasMoreTiles(than most: Int) -> Bool { (tileCount ?? 0) > most }
 
+    /// So many digits name a version at least.
+    package static let fewestDigits = 8
+
+    /// Whether a path is that of a `set.json`, with or without a version.
+    package static func isDocument(_ path: String) -> Bool {
+        guard let name = path.split(separator: "/", omittingEmptySubsequences: false).last?.lowercased() else {
+            return false
+        }
+        return name == SetDocument.path || name.hasPrefix("\(SetDocument.path)@")
+    }
+
     /// The folder that a path names, which may be that of the folder's `set.json`.
     package static func folder(of path: String) -> String {
-        guard path.split(separator: "/").last?.lowercased() == SetDocument.path else { return path }
-        let folder = path.dropLast(SetDocument.path.count)
-        return folder.isEmpty ? "." : String(folder)
+        guard isDocument(path) else { return path }
+        let folder = path.lastIndex(of: "/").map { path[...$0] } ?? "."
+        return String(folder)
+    }
+
+    /// The digits behind a path that name a version.
+    private static func version(in path: String) -> String? {
+        guard isDocument(path), let mark = path.lastIndex(of: "@"), !path[mark...].contains("/") else { return nil }
+        return String(path[path.index(after: mark)...])
     }
 
     // MARK: Tiles

@@ -1,3 +1,4 @@
+import TileArchive
 import TileSets
 import TileStore
 
@@ -11,13 +12,10 @@ struct SourceVersion: Hashable, Sendable {
     /// Its root's first digits, as descriptions have them.
     var identifier: String { String(root.description.prefix(16)) }
 
-    /// How many digits a route has to give.
-    private static let fewestDigits = 8
-
     /// Whether its root begins with some hexadecimal digits, of which there have to be eight at least.
     func begins(with digits: UnsafeRawBufferPointer) -> Bool {
         let root = root.description.utf8
-        return (Self.fewestDigits...root.count).contains(digits.count) && root.starts(with: digits)
+        return (SetReader.fewestDigits...root.count).contains(digits.count) && root.starts(with: digits)
     }
 
     /// All versions that a set has, the latest first.

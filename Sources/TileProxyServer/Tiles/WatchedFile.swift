@@ -18,7 +18,9 @@ struct WatchedFile: Sendable {
         private let seconds: Int
         private let nanoseconds: Int
 
-        /// Looks at a file; `nil` where there is none. Blocks.
+        /// Looks at a file; blocks.
+        ///
+        /// `nil` where there is none.
         init?(_ path: String) {
             var status = stat()
             guard stat(path, &status) == 0 else { return nil }
@@ -39,7 +41,9 @@ struct WatchedFile: Sendable {
     let appearsWhole: Bool
     let identity: Identity?
 
-    /// The file of a source that is to be read anew when it is replaced; `nil` if it has none. Blocks.
+    /// The file of a source that is to be read anew when it is replaced; blocks.
+    ///
+    /// `nil` if the source has none.
     init?(of source: SourceConfiguration) {
         guard let path = source.archivePath else { return nil }
         let isSet = ArchiveFormat(path: path) == .set

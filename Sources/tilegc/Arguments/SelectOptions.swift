@@ -43,6 +43,13 @@ struct SelectOptions: ParsableArguments {
         source == nil && zoom == nil && bbox == nil && !stale && unusedFor == nil && key.isEmpty
     }
 
+    /// Whether no other condition than a source is given.
+    var namesOnlySource: Bool {
+        var others = self
+        others.source = nil
+        return others.isEmpty
+    }
+
     /// What to say where no entry is selected.
     func nothingSelected(in store: TileStore) throws -> String {
         if let source, let complaint = try store.complaint(about: source) { return complaint }

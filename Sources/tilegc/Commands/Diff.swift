@@ -1,15 +1,6 @@
 import ArgumentParser
 import TileArchive
-import TileSets
 import TileStore
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
 
 /// `tilegc diff`.
 struct Diff: ParsableCommand {
@@ -58,55 +49,8 @@ struct Diff: ParsableCommand {
         if writeList == "" { throw ValidationError("the path of the list is empty: name a file") }
     }
 
-    /// One of the two that are compared.
-    private enum Side {
-        case cache(TileStore)
-        case archive(any ArchiveReader)
-
-        /// Opens what is at a path.
-        init(_ path: String) throws {
-            if Self.has("tilecache.json", in: path) {
-                self = .cache(try CacheArgument.openForReading(path))
-                return
-            }
-            let reader: any ArchiveReader =
-                Self.has(SetDocument.path, in: path) ? try SetReader(path) : try ArchiveFormat(path: path).open(path)
-            if let folder = reader as? FolderReader, try !folder.holdsZooms() {
-                throw Failure(
-                    .noInput,
-                    "\(path) is no cache, no set and no folder of tiles: expected tilecache.json, set.json, or zoom folders named 0 to "
-                        + "28 with x/y.ext in them")
-            }
-            for warning in reader.warnings { Message.print(warning.printable) }
-            self = .archive(reader)
-        }
-
-        private static func has(_ file: String, in folder: String) -> Bool {
-            var status = stat()
-            return stat("\(folder)/\(file)", &status) == 0
-        }
-
-        /// The sources of a cache.
-        var sources: Set<SourceName> {
-            get throws {
-                guard case .cache(let store) = self else { return [] }
-                return Set(try store.statistics().sources.map(\.name))
-            }
-        }
-
-        func digests(of source: SourceName?, mostTiles: Int) -> any TileDigests {
-            switch self {
-            case .cache(let store): CacheDigests(store, source: source)
-            case .archive(let reader as SetReader): SetDigests(reader, source: source, mostTiles: mostTiles)
-            case .archive(let reader): ArchiveDigests(reader, source: source, mostTiles: mostTiles)
-            }
-        }
-
-        func close() throws { if case .cache(let store) = self { try store.close() } }
-    }
-
     func run() throws {
-        let sides = (old: try Side(old), new: try Side(new))
+        let sides = (old: try TileCollection(old), new: try TileCollection(new))
         let source = try comparedSource(sides.old, sides.new)
         Interrupt.watch()
         let messages = TransferMessages()
@@ -141,7 +85,7 @@ struct Diff: ParsableCommand {
     }
 
     /// The source that is compared; `nil` for all, and for archives without a name.
-    private func comparedSource(_ a: Side, _ b: Side) throws -> SourceName? {
+    private func comparedSource(_ a: TileCollection, _ b: TileCollection) throws -> SourceName? {
         let sources = (try a.sources).union(try b.sources)
         let names = sources.sorted().prefix(20).map(\.description).joined(separator: ", ")
         var hasArchive = false
@@ -176,5 +120,23 @@ struct Diff: ParsableCommand {
             ("skipped", .integer(result.skipped)),
             ("failed", .integer(result.failed)),
         ])
+    }
+}
+
+extension TileCollection {
+    /// The sources of a cache.
+    fileprivate var sources: Set<SourceName> {
+        get throws {
+            guard case .cache(let store) = self else { return [] }
+            return Set(try store.statistics().sources.map(\.name))
+        }
+    }
+
+    fileprivate func digests(of source: SourceName?, mostTiles: Int) -> any TileDigests {
+        switch self {
+        case .cache(let store): CacheDigests(store, source: source)
+        case .archive(let reader as SetReader): SetDigests(reader, source: source, mostTiles: mostTiles)
+        case .archive(let reader): ArchiveDigests(reader, source: source, mostTiles: mostTiles)
+        }
     }
 }

@@ -10,6 +10,9 @@ struct Publish: ParsableCommand {
         commandName: "publish",
         abstract: "Makes or renews a published set: a folder from which 'tilegc pull' takes what has changed.",
         discussion: """
+            FROM is a cache's folder, an MBTiles or PMTiles file, a z/x/y folder, or the set.json of a set; 'FOLDER/set.json@ID' is \
+            the version of it whose root begins with these digits: publishing it into the same folder goes back to it.
+
             Any server of files, bucket or memory stick can hold the folder. Renewing it writes only what is new. Who reads \
             it meanwhile sees the old set or the new one, whole. A run that was interrupted leaves the old set, and the next \
             one goes on with what it has written. Only tiles with bytes are published.
@@ -20,13 +23,13 @@ struct Publish: ParsableCommand {
             Exit status 1 means that nothing was selected, or that a tile is damaged; the old set is in place then.
             """)
 
-    @Argument(help: ArgumentHelp("The cache's folder.", valueName: "cache"))
+    @Argument(help: ArgumentHelp("A cache's folder, or an archive.", valueName: "from"))
     var cache: String
 
     @Argument(help: ArgumentHelp("The folder to publish into, made if it does not exist.", valueName: "folder"))
     var folder: String?
 
-    @OptionGroup(title: "Selection") var select: SelectOptions
+    @OptionGroup(title: "Selection, from a cache") var select: SelectOptions
 
     @Option(
         help: ArgumentHelp(
@@ -48,6 +51,11 @@ struct Publish: ParsableCommand {
 
     @Flag(help: "Remove what no kept root names; the one argument is the set's folder.")
     var sweep = false
+
+    @Option(
+        help: ArgumentHelp("Refuse an archive with more tiles (default: 10000000).", valueName: "n"),
+        transform: ArgumentValues.count)
+    var maxTiles: Int = 10_000_000
 
     @OptionGroup var report: ReportOptions
 
@@ -73,26 +81,22 @@ struct Publish: ParsableCommand {
         Interrupt.watch()
         if sweep { return try runSweep() }
         guard let source = select.source, let folder else { return }
-        let store = try CacheArgument.openForReading(cache)
-        var publisher = SetPublisher(store: store, cache: cache, source: source, now: EntryReport.now)
-        publisher.selection = select.selection
+        let from = try Origin(cache, source, select, maxTiles)
+        var publisher = SetPublisher(from.tiles, source: source, now: EntryReport.now)
         publisher.lifetime = lifetime
         publisher.keep = keep
         publisher.copier = link ? .linking : .cloning
-        publisher.metadata = try SourceDescription(cache: cache, source: source).read().setMembers
+        publisher.metadata = from.metadata
         let progress = Locked(Progress())
         publisher.progress.wantsStop = { Interrupt.isRequested }
         publisher.progress.published = { done, total, bytes in
             progress.withLock { $0.show(done, of: total, "tiles, \(Figure.size(bytes)) written") }
         }
-        if try store.statistics().sources.allSatisfy({ $0.name != source }) {
-            throw Failure(.noInput, try store.complaint(about: source) ?? "the cache has nothing of \(source)")
-        }
         let result = try Failure.ofSets {
             defer { progress.withLock { $0.clear() } }
             return try publisher.publish(into: DiskFileSystem.made(at: folder))
         }
-        try store.close()
+        try from.close()
         guard let root = result.root else {
             throw Failure(.found, "no tile is selected ('tilegc ls' lists them), so \(folder) was not written")
         }
@@ -112,6 +116,34 @@ struct Publish: ParsableCommand {
                     + "\(Figure.count(result.newBlobs, "new blob")) of \(Figure.size(result.newBytes)); root \(root)")
         }
         try output.finish()
+    }
+
+    /// What is published.
+    private struct Origin {
+        let tiles: any PublishableTiles
+        let metadata: [String: JSONValue]
+        private let store: TileStore?
+
+        init(_ path: String, _ source: SourceName, _ select: SelectOptions, _ mostTiles: Int) throws {
+            switch try TileCollection(path) {
+            case .archive(let archive):
+                guard select.namesOnlySource else {
+                    throw Failure(.usage, "of an archive all tiles are published: a selection is made from caches")
+                }
+                tiles = ArchiveToPublish(archive, mostTiles: mostTiles) { Interrupt.isRequested }
+                metadata = (archive as? SetReader)?.document.metadata ?? archive.metadata.setMembers
+                store = nil
+            case .cache(let store):
+                if try store.statistics().sources.allSatisfy({ $0.name != source }) {
+                    throw Failure(.noInput, try store.complaint(about: source) ?? "the cache has nothing of \(source)")
+                }
+                tiles = CacheTiles(store, folder: path, source: source, selection: select.selection)
+                metadata = try SourceDescription(cache: path, source: source).read().setMembers
+                self.store = store
+            }
+        }
+
+        func close() throws { try store?.close() }
     }
 
     private func runSweep() throws {

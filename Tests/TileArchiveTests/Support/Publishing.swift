@@ -8,8 +8,9 @@ extension TileStore {
     @discardableResult
     func publish(_ folder: String, source: String = "s", at seconds: Int64 = 1_700_000_000) throws -> PublishReport {
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        let source = try SourceName(source)
         var publisher = SetPublisher(
-            store: self, cache: "", source: try SourceName(source), now: Timestamp(seconds: seconds))
+            CacheTiles(self, folder: "", source: source), source: source, now: Timestamp(seconds: seconds))
         publisher.copier = nil
         return try publisher.publish(into: DiskFileSystem(location: folder))
     }

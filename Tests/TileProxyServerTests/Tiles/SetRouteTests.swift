@@ -47,8 +47,9 @@ struct SetRouteTests {
                     metadata: TileMetadata(
                         response: ResponseFields(mediaType: "image/png"), storedAt: now, expires: now))
             }
+            let source = try SourceName("s")
             var publisher = SetPublisher(
-                store: store, cache: "", source: try SourceName("s"), now: Timestamp(seconds: time))
+                CacheTiles(store, folder: "", source: source), source: source, now: Timestamp(seconds: time))
             publisher.copier = nil
             let report = try publisher.publish(into: DiskFileSystem(location: folder + "/set"))
             versions.removeAll { $0.root == "\(report.root!)" }

@@ -1,0 +1,50 @@
+import TileArchive
+import TileSets
+import TileStore
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// What a path of tiles names: a cache, or an archive, sets included; open for reading.
+enum TileCollection {
+    case cache(TileStore)
+    case archive(any ArchiveReader)
+
+    /// Opens what is at a path.
+    ///
+    /// - Throws: `Failure`, `StoreError`, `ArchiveError`.
+    init(_ path: String) throws {
+        let format = ArchiveFormat(path: path)
+        // A version of a set is behind its file's name.
+        if format != .set, !Self.exists(path) {
+            throw Failure(
+                .noInput, "there is no \(path): name a cache, a published set, an archive or a folder of tiles")
+        }
+        if Self.exists("\(path)/tilecache.json") {
+            self = .cache(try CacheArgument.openForReading(path))
+            return
+        }
+        let isSet = format == .folder && Self.exists("\(path)/\(SetDocument.path)")
+        let reader: any ArchiveReader = isSet ? try SetReader(path) : try format.open(path)
+        if let folder = reader as? FolderReader, try !folder.holdsZooms() {
+            throw Failure(
+                .noInput,
+                "\(path) is no cache, no set and no folder of tiles: expected tilecache.json, set.json, or zoom folders named 0 to 28 "
+                    + "with x/y.ext in them")
+        }
+        for warning in reader.warnings { Message.print(warning.printable) }
+        self = .archive(reader)
+    }
+
+    private static func exists(_ path: String) -> Bool {
+        var status = stat()
+        return !path.isEmpty && stat(path, &status) == 0
+    }
+
+    func close() throws { if case .cache(let store) = self { try store.close() } }
+}
