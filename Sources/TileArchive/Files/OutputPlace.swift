@@ -9,14 +9,14 @@ import Darwin
 /// Where an archive may be written: anywhere but in the folder of a tile cache.
 ///
 /// There it would take the place of the cache's own files, or lie among its blobs.
-enum OutputPlace {
+package enum OutputPlace {
     /// Refuses a path in a cache's folder, or that folder itself.
     ///
     /// - Parameters:
     ///   - folder: Where something is to be written; it need not exist.
     ///   - path: What the user has named, for the message.
     /// - Throws: ``ArchiveError`` with ``ArchiveError/Code/invalidValue``.
-    static func check(_ folder: String, for path: String) throws {
+    package static func check(_ folder: String, for path: String) throws {
         guard var place = existing(folder) else { return }
         while true {
             var status = stat()

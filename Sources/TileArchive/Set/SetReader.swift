@@ -52,13 +52,7 @@ package final class SetReader: CountingReader, GlancingReader {
         self.path = path
         self.files = files
         let place = "\(files.location)/\(SetDocument.path)"
-        document = try Self.checked {
-            guard let bytes = try files.wholeFile(SetDocument.path, limit: SetBounds.document) else {
-                throw ArchiveError(
-                    .notFound, "there is no \(place): give the folder of a published set, or its set.json")
-            }
-            return try SetDocument(bytes, at: place)
-        }
+        document = try Self.document(files)
         let roots = [(document.root, document.rootLength)] + document.kept.map { ($0.root, $0.length) }
         let digits = version?.description ?? Self.version(in: path) ?? roots[0].0.description
         let found = roots.filter { digits.utf8.count >= Self.fewestDigits && $0.0.description.hasPrefix(digits) }
@@ -92,6 +86,24 @@ package final class SetReader: CountingReader, GlancingReader {
     package var modified: Int64? { document.time.seconds }
     package var warnings: [String] { [] }
     package func hasMoreTiles(than most: Int) -> Bool { (tileCount ?? 0) > most }
+
+    /// What the set in a folder says of itself.
+    ///
+    /// - Throws: ``ArchiveError``.
+    package static func document(of path: String) throws -> SetDocument {
+        try document(DiskFileSystem(location: folder(of: path)))
+    }
+
+    private static func document(_ files: any FileSystem) throws -> SetDocument {
+        let place = "\(files.location)/\(SetDocument.path)"
+        return try checked {
+            guard let bytes = try files.wholeFile(SetDocument.path, limit: SetBounds.document) else {
+                throw ArchiveError(
+                    .notFound, "there is no \(place): give the folder of a published set, or its set.json")
+            }
+            return try SetDocument(bytes, at: place)
+        }
+    }
 
     /// So many digits name a version at least.
     package static let fewestDigits = 8
@@ -192,6 +204,13 @@ package final class SetReader: CountingReader, GlancingReader {
     }
 
     // MARK: Lists
+
+    /// How many chunks its list has.
+    package var chunkCount: Int { items.count }
+    /// What a chunk is named.
+    package func chunkName(_ number: Int) -> BlobDigest { items[number].digest }
+    /// A chunk's tiles, read anew.
+    package func chunk(_ number: Int) throws -> [SetTile] { try Self.checked { try Self.chunk(items[number], files) } }
 
     private static func key(z: Int, x: Int, y: Int) -> SetKey? {
         guard (0...28).contains(z), (0..<(1 << z)).contains(x), (0..<(1 << z)).contains(y) else { return nil }

@@ -41,6 +41,19 @@ enum TileCollection {
         self = .archive(reader)
     }
 
+    /// The archive at a path; `nil` where a cache is, or nothing that is an archive.
+    ///
+    /// - Throws: `ArchiveError` for an archive that cannot be opened.
+    static func archive(at path: String) throws -> (any ArchiveReader)? {
+        guard !path.isEmpty, !exists("\(path)/tilecache.json") else { return nil }
+        if ArchiveFormat(path: path) == .folder, !exists("\(path)/\(SetDocument.path)") {
+            guard exists(path), let folder = try? FolderReader(path), try folder.holdsZooms() else { return nil }
+            return folder
+        }
+        guard case .archive(let reader) = try TileCollection(path) else { return nil }
+        return reader
+    }
+
     private static func exists(_ path: String) -> Bool {
         var status = stat()
         return !path.isEmpty && stat(path, &status) == 0

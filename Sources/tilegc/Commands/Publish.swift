@@ -81,6 +81,7 @@ struct Publish: ParsableCommand {
         Interrupt.watch()
         if sweep { return try runSweep() }
         guard let source = select.source, let folder else { return }
+        try OutputPlace.check(folder, for: folder)
         let from = try Origin(cache, source, select, maxTiles)
         var publisher = SetPublisher(from.tiles, source: source, now: EntryReport.now)
         publisher.lifetime = lifetime

@@ -1,12 +1,17 @@
 import ArgumentParser
+import TileArchive
 import TileStore
 
 /// `tilegc verify`.
 struct Verify: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "verify",
-        abstract: "Hashes every blob again and compares manifest, counts and files.",
+        abstract: "Reads everything again in a cache, a published set or an archive, and says what is damaged.",
         discussion: """
+            Of a cache every blob is hashed, and manifest, counts and files are compared. Of a published set every list and every \
+            tile of all its versions is compared with its name. Of an MBTiles or PMTiles file, or a z/x/y folder, every tile is \
+            read: whether it is a picture, a vector tile or JSON that is whole, and is found where it is looked up.
+
             Exit status 1 means that something was found that matters: damaged or missing blobs, counts that disagree, \
             unreadable lines in the manifest. Orphans (files that nothing names, left by a process that was killed) \
             only take space and are no failure.
@@ -26,6 +31,9 @@ struct Verify: ParsableCommand {
     @OptionGroup var report: ReportOptions
 
     func run() throws {
+        do {
+            if let archive = try TileCollection.archive(at: cache.cache) { return try verify(archive) }
+        } catch let error as ArchiveError where error.code == .damaged { throw Failure(.found, error.message) }
         let store = try cache.open(warns: false)
         let found = try check(store, repair: repair)
         // What is left after a repair is what counts.
@@ -41,6 +49,54 @@ struct Verify: ParsableCommand {
         try output.finish()
         if !ok { throw ExitCode(ExitStatus.found.rawValue) }
     }
+
+    /// Checks an archive or a set.
+    private func verify(_ archive: any ArchiveReader) throws {
+        guard !repair, !quick else {
+            throw Failure(
+                .usage, "--quick and --repair are for caches: an archive is read as a whole, and never changed")
+        }
+        Interrupt.watch()
+        let progress = Locked(Progress())
+        let show: (Int, Int) -> Void = { done, bytes in
+            progress.withLock { $0.show(done, of: archive.tileCount ?? 0, "tiles, \(Figure.size(bytes))") }
+        }
+        let (tiles, blobs, bytes, problems, wasStopped): (Int, Int?, Int, [String], Bool)
+        var skipped = 0
+        if archive.format == .set {
+            let found = try SetCheck(archive.path, wantsStop: { Interrupt.isRequested }, progress: show).run()
+            (tiles, blobs, bytes) = (found.tiles, found.blobs, found.bytes)
+            (problems, wasStopped) = (found.problems, found.wasStopped)
+        } else {
+            let found = ArchiveCheck(archive: archive, progress: show).run()
+            (tiles, blobs, bytes, skipped) = (found.tiles, nil, found.bytes, found.skipped)
+            (problems, wasStopped) = (found.problems, found.wasStopped)
+        }
+        progress.withLock { $0.clear() }
+        if wasStopped { throw Failure(.interrupted, "interrupted: not everything was read") }
+        let output = StandardOutput()
+        if report.json {
+            try output.line(
+                .object([
+                    ("tiles", .integer(tiles)), ("blobsChecked", .optional(blobs)), ("bytesChecked", .integer(bytes)),
+                    ("skipped", .integer(skipped)), ("damaged", .integer(problems.count)),
+                    ("ok", .bool(problems.isEmpty)),
+                    ("problems", .array(problems.prefix(Self.mostProblems).map { .string($0.printable) })),
+                ]))
+        } else {
+            try output.line("Checked \(Figure.count(tiles, "tile")), \(Figure.size(bytes)).")
+            for problem in problems.prefix(Self.mostProblems) { try output.line("damaged: \(problem.printable)") }
+            if problems.count > Self.mostProblems {
+                try output.line("… and \(Figure.count(problems.count - Self.mostProblems)) more")
+            }
+            try output.line(problems.isEmpty ? "It is sound." : "It is NOT sound.")
+        }
+        try output.finish()
+        if !problems.isEmpty { throw ExitCode(ExitStatus.found.rawValue) }
+    }
+
+    /// So many problems are told.
+    private static let mostProblems = 1000
 
     private func check(_ store: TileStore, repair: Bool) throws -> VerifyReport {
         guard Progress.isVisible else { return try store.verify(quick: quick, repair: repair) }

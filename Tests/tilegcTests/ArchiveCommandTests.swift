@@ -1,0 +1,97 @@
+import Foundation
+import Testing
+import TileStoreTesting
+
+/// `info` and `verify` of archives and sets, as processes.
+@Suite(.serialized, .timeLimit(.minutes(60)), .ownThreads)
+struct ArchiveCommandTests {
+    private let scratch: Scratch
+    private let pyramid = Pyramid(seed: 3, zooms: 0...4)
+
+    init() throws {
+        scratch = try Scratch()
+        try pyramid.write(to: scratch("folder"))
+        try succeed("import", scratch("cache"), scratch("folder"), "--source", "map")
+        for name in ["x.pmtiles", "x.mbtiles"] {
+            try succeed("export", scratch("cache"), scratch(name), "--source", "map", "--name", "A map")
+        }
+        try succeed("publish", scratch("cache"), scratch("set"), "--source", "map")
+    }
+
+    private static let names = ["folder", "x.pmtiles", "x.mbtiles", "set", "set/set.json"]
+
+    @Test(arguments: names)
+    func anArchiveIsDescribedAndSound(name: String) throws {
+        let said = try succeed("info", scratch(name), "--json").json()
+        #expect(said["tiles"] as? Int == pyramid.tiles.count)
+        #expect(
+            said["format"] as? String
+                == ["folder", "pmtiles", "mbtiles", "set", "set"][Self.names.firstIndex(of: name)!])
+        if name.hasPrefix("x.") { #expect(said["name"] as? String == "A map" && said["zooms"] as? [Int] == [0, 4]) }
+        if name.hasPrefix("set") { #expect((said["versions"] as? [Any])?.count == 1) }
+        #expect(try succeed("info", scratch(name)).text.contains("tiles"))
+        let found = try succeed("verify", scratch(name), "--json").json()
+        #expect(found["ok"] as? Bool == true && found["damaged"] as? Int == 0)
+        #expect(found["tiles"] as? Int == pyramid.tiles.count)
+        #expect(try tilegc("verify", scratch(name), "--repair").status == 64)
+    }
+
+    @Test func cachesAndNothingAreSaidToBeThat() throws {
+        #expect(try tilegc("info", scratch("cache")).status == 64)
+        #expect(try tilegc("info", scratch("nothing")).status == 66)
+        #expect(try tilegc("verify", scratch("nothing")).status == 66)
+        #expect(try tilegc("verify", scratch("cache")).status == 0)
+        try FileManager.default.createDirectory(atPath: scratch("empty"), withIntermediateDirectories: true)
+        #expect(try tilegc("info", scratch("empty")).status == 66)
+        #expect(try tilegc("verify", scratch("empty")).status == 66)
+    }
+
+    private func change(_ name: String, _ change: (inout Data) -> Void) throws {
+        var data = try Data(contentsOf: URL(fileURLWithPath: scratch(name)))
+        change(&data)
+        try FileManager.default.removeItem(atPath: scratch(name))
+        try scratch.write(data, to: name)
+    }
+
+    private func expectDamage(_ name: String, _ note: String) throws {
+        let outcome = try tilegc("verify", scratch(name), "--json")
+        #expect(outcome.status == 1, "\(note): \(outcome.messages)")
+        guard outcome.messages.isEmpty else { return }
+        #expect(try outcome.json()["ok"] as? Bool == false, "\(note)")
+        #expect(try outcome.json()["damaged"] as? Int ?? 0 > 0, "\(note)")
+    }
+
+    @Test func damageOfArchivesIsFound() throws {
+        try change("folder/2/1/1.png") { $0 = Data("<html><body>Bad gateway</body></html>".utf8) }
+        try expectDamage("folder", "a page in a folder")
+        // The last bytes of a PMTiles file are a tile's.
+        try change("x.pmtiles") { $0.removeLast(3) }
+        try expectDamage("x.pmtiles", "a PMTiles file that is cut short")
+        try change("x.mbtiles") { data in
+            for i in data.count / 2..<data.count / 2 + 9000 { data[i] = 0xA5 }
+        }
+        try expectDamage("x.mbtiles", "an MBTiles file with a hole")
+    }
+
+    @Test func damageOfSetsIsFoundInAllVersions() throws {
+        let files = try #require(FileManager.default.enumerator(atPath: scratch("set"))).compactMap { $0 as? String }
+            .filter { $0.hasPrefix("objects/") && $0.count > 20 }.sorted()
+        for path in [files[0], files.last!, files.first { $0.hasSuffix(".gz") }!] {
+            let whole = try Data(contentsOf: URL(fileURLWithPath: scratch("set/\(path)")))
+            try change("set/\(path)") { $0[$0.count / 2] ^= 1 }
+            try expectDamage("set", "\(path) is damaged")
+            try FileManager.default.removeItem(atPath: scratch("set/\(path)"))
+            try expectDamage("set", "\(path) is missing")
+            try scratch.write(whole, to: "set/\(path)")
+        }
+        // A tile of a former version alone.
+        removeFolder(scratch("folder"))
+        try Pyramid(seed: 4, zooms: 0...4).write(to: scratch("folder"))
+        try succeed("import", scratch("cache"), scratch("folder"), "--source", "map")
+        try succeed("publish", scratch("cache"), scratch("set"), "--source", "map")
+        #expect(try tilegc("verify", scratch("set")).status == 0)
+        try FileManager.default.removeItem(atPath: scratch("set/\(files.first { !$0.hasSuffix(".gz") }!)"))
+        try FileManager.default.removeItem(atPath: scratch("set/\(files.last { !$0.hasSuffix(".gz") }!)"))
+        try expectDamage("set", "a tile of a former version is missing")
+    }
+}
