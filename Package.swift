@@ -385,7 +385,8 @@ if tools {
         .testTarget(
             name: "TileArchiveTests",
             dependencies: [
-                "TileArchive", "TileCache", "TileCacheArchive", "TileSets", "ContentCoding", "TileStore", "TileStoreTesting",
+                "TileArchive", "TileCache", "TileCacheArchive", "TileSets", "ContentCoding", "TileStore",
+                "TileStoreTesting",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "GRDB", package: "GRDB.swift"),
             ],

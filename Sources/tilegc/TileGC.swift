@@ -20,7 +20,7 @@ struct TileGC: AsyncParsableCommand {
         subcommands: [
             Stats.self, List.self, Show.self, Cat.self, Collect.self, Limit.self, Remove.self, Expire.self,
             Verify.self, Compact.self, Import.self, Export.self, Seed.self, Revalidate.self, Regions.self,
-            Coverage.self, Watch.self, Info.self, Diff.self, Publish.self, Pull.self, Shared.self,
+            Coverage.self, Watch.self, Info.self, Diff.self, Convert.self, Publish.self, Pull.self, Shared.self,
         ])
 
     /// Parses, runs, and turns whatever went wrong into one line and an exit status.

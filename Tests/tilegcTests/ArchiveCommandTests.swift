@@ -46,6 +46,25 @@ struct ArchiveCommandTests {
         #expect(try tilegc("verify", scratch("empty")).status == 66)
     }
 
+    @Test(arguments: names)
+    func anArchiveIsConvertedAndNothingIsOverwritten(name: String) throws {
+        for to in ["y.pmtiles", "y.mbtiles", "y"] {
+            let report = try succeed("convert", scratch(name), scratch(to), "--set", "name=Mine", "--json").json()
+            #expect(report["tiles"] as? Int == pyramid.tiles.count && report["skipped"] as? Int == 0)
+            #expect(try succeed("info", scratch(to), "--json").json()["name"] as? String == "Mine")
+            let difference = try succeed("diff", scratch(name), scratch(to), "--json").json()
+            #expect(difference["same"] as? Int == pyramid.tiles.count && difference["added"] as? Int == 0)
+            #expect(try tilegc("convert", scratch(name), scratch(to)).status == 64)
+            try succeed("convert", scratch(name), scratch(to), "--force", "--set", "name=")
+        }
+        #expect(try tilegc("convert", scratch(name), scratch(name), "--force").status == 64)
+        #expect(try tilegc("convert", scratch(name), scratch("z.pmtiles"), "--set", "minzoom=3").status == 64)
+        #expect(try tilegc("convert", scratch(name), scratch("cache/z.pmtiles")).status == 64)
+        #expect(try tilegc("convert", scratch("cache"), scratch("z.pmtiles")).status == 64)
+        #expect(try tilegc("convert", scratch("nothing.pmtiles"), scratch("z.pmtiles")).status == 66)
+        #expect(!FileManager.default.fileExists(atPath: scratch("z.pmtiles")))
+    }
+
     private func change(_ name: String, _ change: (inout Data) -> Void) throws {
         var data = try Data(contentsOf: URL(fileURLWithPath: scratch(name)))
         change(&data)

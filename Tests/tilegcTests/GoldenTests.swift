@@ -54,7 +54,7 @@ struct GoldenTests {
 
     @Test(arguments: [
         "", "stats", "ls", "show", "cat", "gc", "limit", "rm", "expire", "verify", "compact", "import", "export",
-        "seed", "revalidate", "regions", "coverage", "watch", "info", "diff", "publish", "pull", "shared",
+        "seed", "revalidate", "regions", "coverage", "watch", "info", "diff", "convert", "publish", "pull", "shared",
     ])
     func helpIsAsRecorded(_ command: String) throws {
         let outcome = try Child(command.isEmpty ? ["--help"] : [command, "--help"]).wait()

@@ -12,7 +12,12 @@ package final class FolderReader: StoppableReader {
     /// What a look-up without a template tries, one after another.
     private static let endings = ["png", "jpg", "pbf", "webp", "mvt", "jpeg", "avif", "gif", "pbf.gz", "json", "bin"]
 
+    /// The file in which a folder says what it is.
+    static let metadataName = "metadata.json"
+    private static let mostMetadata = 4 << 20
+
     package let path: String
+    package let metadata: ArchiveMetadata
     private let folder: FolderHandle
     private let rowsFromSouth: Bool
     /// What follows the row in a template: `.png`, `@2x.png`.
@@ -51,13 +56,17 @@ package final class FolderReader: StoppableReader {
             throw ArchiveError(
                 .notFound, "there is no folder \(root): give the folder that holds the zoom folders 0, 1, 2 …")
         }
+        if ending == nil, case .bytes(let said) = folder.read(Self.metadataName, limit: Self.mostMetadata) {
+            metadata = ArchiveMetadata(sourceJSON: said)
+        } else {
+            metadata = ArchiveMetadata()
+        }
         self.folder = folder
         self.rowsFromSouth = south
         self.ending = ending
     }
 
     package var format: ArchiveFormat { .folder }
-    package var metadata: ArchiveMetadata { ArchiveMetadata() }
     package var tileCount: Int? { nil }
     package func tileCount(unless isStopped: () -> Bool) -> Int? { nil }
     package var modified: Int64? { nil }
@@ -73,12 +82,22 @@ package final class FolderReader: StoppableReader {
 
     private static func zoom(_ name: String) -> Int? { TileFileName.number(name).flatMap { $0 <= 28 ? $0 : nil } }
 
+    /// The place of a file's extension among those that a look-up tries, one after another.
+    static func rank(ofExtension name: String?) -> Int { name.flatMap { endings.firstIndex(of: $0) } ?? endings.count }
+
     package func tile(z: Int, x: Int, y: Int) throws -> ArchivedTile? {
+        try tile(z: z, x: x, y: y, scale: 1)
+    }
+
+    /// One tile of a scale; a template has those of its own scale alone.
+    func tile(z: Int, x: Int, y: Int, scale: Int) throws -> ArchivedTile? {
         guard (0...28).contains(z), (0..<(1 << z)).contains(x), (0..<(1 << z)).contains(y),
             let column = try folder.subfolder(String(z))?.subfolder(String(x))
         else { return nil }
         let row = rowsFromSouth ? (1 << z) - 1 - y : y
-        let names = ending.map { ["\(row)\($0)"] } ?? Self.endings.map { "\(row).\($0)" }
+        let names =
+            ending.map { ["\(row)\($0)"] }
+            ?? Self.endings.map { scale == 1 ? "\(row).\($0)" : "\(row)@\(scale)x.\($0)" }
         for name in names {
             switch column.read(name, limit: Self.largestTile) {
             case .bytes(let data) where !data.isEmpty:
@@ -134,7 +153,7 @@ package final class FolderReader: StoppableReader {
         for name in try folder.names() {
             if let number = TileFileName.number(name), number < end {
                 numbers.append(number)
-            } else {
+            } else if name != Self.metadataName || folder.path != self.folder.path {
                 let why = "expected a folder named 0 to \(end - 1)"
                 guard try skip("\(folder.path)/\(name)", why, body) else { return nil }
             }

@@ -185,6 +185,13 @@ package final class SetReader: CountingReader, GlancingReader {
         for item in items { try Self.checked { try Self.chunk(item, files) }.forEach(body) }
     }
 
+    /// The tile with just this key; `nil` where the set has none.
+    func tile(_ address: TileAddress) throws -> ArchivedTile? {
+        let key = SetKey(address)
+        guard let tile = try first(from: key), tile.key == key else { return nil }
+        return try content(of: tile)
+    }
+
     /// The bytes of a tile that the set names.
     package func content(of tile: SetTile) throws -> ArchivedTile {
         let path = SetPaths.blob(tile.blob)
@@ -219,7 +226,13 @@ package final class SetReader: CountingReader, GlancingReader {
 
     /// The tile of scale 1 at a place, as the set's list has it: the one without a format, else the first by format.
     private func listed(z: Int, x: Int, y: Int) throws -> SetTile? {
-        guard let key = Self.key(z: z, x: x, y: y), !items.isEmpty else { return nil }
+        guard let key = Self.key(z: z, x: x, y: y), let tile = try first(from: key) else { return nil }
+        return tile.key.isAtPlace(of: key) ? tile : nil
+    }
+
+    /// The first tile that is not before a key.
+    private func first(from key: SetKey) throws -> SetTile? {
+        guard !items.isEmpty else { return nil }
         // The last chunk that begins at or before the key.
         var (low, high) = (0, items.count)
         while high - low > 1 {
@@ -230,7 +243,7 @@ package final class SetReader: CountingReader, GlancingReader {
         for number in low..<min(low + 2, items.count) {
             let tiles = try tiles(of: number)
             let index = Self.index(of: key, in: tiles)
-            if index < tiles.count { return tiles[index].key.isAtPlace(of: key) ? tiles[index] : nil }
+            if index < tiles.count { return tiles[index] }
         }
         return nil
     }

@@ -1,11 +1,4 @@
-import ContentCoding
 public import TileStore
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
 
 /// Writes the tiles of one source into an archive.
 ///
@@ -33,8 +26,6 @@ public struct ArchiveExport {
         selection = EntrySelection()
     }
 
-    private struct Stopped: Error {}
-
     /// Writes the archive.
     ///
     /// Regions that the store pins for the source go along into a package's metadata.
@@ -48,199 +39,16 @@ public struct ArchiveExport {
     ) throws -> TransferReport {
         var selection = selection
         selection.source = source
-        let filter = region.map { RegionFilter($0) }
-        if format == .folder {
-            var export = try FolderExport(
-                store: store, path: path, rowsFromSouth: rowsFromSouth, region: filter, observer: observer)
-            return try export.run(selection)
-        }
-        var report = TransferReport()
-        do {
-            var plan = try plan(selection, filter, observer, &report)
-            guard plan.count > 0 else { return report }
-            let writer = try format.writer(path)
-            // MBTiles' readers look at each tile; PMTiles says once for all how tiles are compressed.
-            let packing = try format == .mbtiles ? .eachTile : PackagePlan.Packing.all(compression(plan))
-            let tiles = try plan.numbered(packing)
-            var filling = try Filling(export: self, plan: plan, packing: packing, observer: observer, report: report)
-            try tiles.forEach { tile in
-                try filling.take(tile, writer)
-                if observer.wantsStop { throw Stopped() }
-            }
-            report = filling.report
-            guard report.tiles > 0 else { return report }
-            try writer.finish(try summary(plan, packing))
-        } catch is Stopped {
-            // A package that is not complete is none.
-            report = TransferReport()
-            report.wasStopped = true
-        }
-        return report
-    }
-
-    /// Goes through the manifest.
-    private func plan(
-        _ selection: EntrySelection, _ filter: RegionFilter?, _ observer: any TransferObserver,
-        _ report: inout TransferReport
-    ) throws -> PackagePlan {
-        var plan = PackagePlan()
-        var skipped = 0
-        try store.forEachEntry(in: .key, where: selection) { entry in
-            if let filter, !filter.contains(entry.key) { return }
-            if observer.wantsStop { throw Stopped() }
-            guard let tile = entry.key.tile, let blob = entry.blob, entry.size > 0 else {
-                // Remembered absence and other resources are a normal part of a cache, and need no words.
-                skipped += 1
-                return
-            }
-            if try !plan.add(tile, blob, entry.metadata.response) {
-                skipped += 1
-                observer.skipped(
-                    entry.key.description, "another scale or format has its place in the package", count: 1)
-            }
-            observer.advanced(TransferProgress(tiles: plan.count, total: nil, bytes: 0, place: "the manifest"))
-        }
-        report.skipped += skipped
-        return plan
-    }
-
-    /// How the tiles of a package are compressed that says it once for all.
-    private func compression(_ plan: PackagePlan) throws -> PMTilesCompression {
-        var isFirstGzip = false
-        if let first = plan.firstPlain {
-            let key = TileKey(source: source, tile: first)
-            if case .bytes(let data, _) = try TileReader(store: store).bytes(of: key, { _ in true }) {
-                isFirstGzip = Gzip.isMarked(data)
-            }
-        }
-        return plan.commonCompression(isFirstGzip: isFirstGzip)
-    }
-
-    private func summary(_ plan: PackagePlan, _ packing: PackagePlan.Packing) throws -> ArchiveSummary {
-        var metadata = metadata
-        metadata.name = metadata.name ?? source.description
-        metadata.tileFormat = plan.format
-        metadata.zooms = plan.zooms
-        if let box = plan.bounds {
-            // What was said before is more precise, where it says the same area.
-            if let said = metadata.bounds, Self.contains(box, said), Self.contains(said, box, slack: plan.zooms) {
-                metadata.bounds = said
-            } else {
-                metadata.bounds = box
-                metadata.center = nil
-            }
-            let bounds = metadata.bounds ?? box
-            if metadata.center == nil {
-                metadata.center = .init(
-                    longitude: (bounds.west + bounds.east) / 2, latitude: (bounds.south + bounds.north) / 2,
-                    zoom: plan.zooms?.lowerBound ?? 0)
-            }
-        }
-        metadata.regions = try region.map { [ArchiveRegion($0)] } ?? regions()
-        guard case .all(let compression) = packing else { return ArchiveSummary(metadata: metadata) }
-        return ArchiveSummary(metadata: metadata, compression: compression)
+        let tiles = CachedTilesToExport(
+            store: store, source: source, selection: selection, region: region.map { RegionFilter($0) })
+        var export = TileExport(tiles: tiles, name: source.description, observer: observer)
+        export.metadata = metadata
+        export.regions = { try self.region.map { [ArchiveRegion($0)] } ?? self.regions() }
+        export.rowsFromSouth = rowsFromSouth
+        return try export.run(to: path, format: format)
     }
 
     private func regions() throws -> [ArchiveRegion] {
         try store.regions().compactMap { $0.part(of: source) }.map { ArchiveRegion($0) }
-    }
-
-    /// Whether a box lies in another one, up to a tile of the largest zoom if so wanted.
-    private static func contains(_ outer: GeoBox, _ inner: GeoBox, slack zooms: ClosedRange<Int>? = nil) -> Bool {
-        let slack = zooms.map { 360 / Double(1 << $0.upperBound) } ?? 1e-6
-        return inner.west <= inner.east && outer.west - slack <= inner.west && outer.south - slack <= inner.south
-            && outer.east + slack >= inner.east && outer.north + slack >= inner.north
-    }
-
-    /// Fills a package with the tiles of a plan.
-    private struct Filling {
-        let export: ArchiveExport
-        let plan: PackagePlan
-        let packing: PackagePlan.Packing
-        let observer: any TransferObserver
-        var report: TransferReport
-        private var table: ContentTable
-
-        init(
-            export: ArchiveExport, plan: PackagePlan, packing: PackagePlan.Packing, observer: any TransferObserver,
-            report: TransferReport
-        ) throws {
-            self.export = export
-            self.plan = plan
-            self.packing = packing
-            self.observer = observer
-            self.report = report
-            table = try ContentTable(count: plan.contentCount)
-        }
-
-        mutating func take(_ tile: PackagePlan.Tile, _ writer: any ArchiveWriter) throws {
-            var place = try table.place(of: tile.content)
-            if place == nil {
-                guard let (data, isExpected) = try load(tile) else { return }
-                place = .init(position: try writer.add(data), length: UInt64(data.count))
-                // One that has changed since the plan was made is this tile's alone.
-                if isExpected, let place { try table.set(tile.content, place) }
-            }
-            guard let place else { return }
-            try writer.place(tile.tile, content: place.position, length: Int(place.length))
-            report.tiles += 1
-            report.bytes += Int(place.length)
-            observer.advanced(
-                TransferProgress(
-                    tiles: report.tiles, total: plan.count, bytes: report.bytes,
-                    place: TileID.tile(tile.tile).map { "\($0.z)/\($0.x)/\($0.y)" } ?? ""))
-        }
-
-        /// A tile's bytes for the package, and whether they are those that it was planned with.
-        private mutating func load(_ tile: PackagePlan.Tile) throws -> (Data, Bool)? {
-            guard let place = TileID.tile(tile.tile) else { return nil }
-            let variant = plan.variants[Int(tile.variant)]
-            let key = TileKey(
-                source: export.source,
-                tile: try TileAddress(
-                    z: place.z, x: place.x, y: place.y, scale: variant.scale, format: variant.format))
-            let data: Data
-            let isExpected: Bool
-            switch try TileReader(store: export.store).bytes(of: key, { $0.start == tile.digest }) {
-            case .bytes(let bytes, let digest):
-                data = bytes
-                isExpected = digest.start == tile.digest
-            case .gone: return skip(key, "it was removed meanwhile")
-            case .damaged: return fail(key, "its bytes are damaged or missing")
-            }
-            guard !data.isEmpty else { return skip(key, "it is empty") }
-            switch tile.recoding {
-            case .compress: return (Gzip.isMarked(data) ? data : try Gzip.encode(data), isExpected)
-            case .none where packing != .all(.none) || !Gzip.isMarked(data): return (data, isExpected)
-            case .none, .unpack:
-                guard let plain = Gzip.tile(data) else {
-                    return fail(key, "its gzip encoding is broken, or it is too large")
-                }
-                return (plain, isExpected)
-            case .leaveOut:
-                let encoding = try export.store.entry(for: key)?.metadata.response.contentEncoding ?? "another"
-                return skip(key, "it is stored with the content encoding \(encoding), \(cannotSay)")
-            }
-        }
-
-        private var cannotSay: String {
-            switch packing {
-            case .eachTile: "which MBTiles cannot say"
-            case .all(let compression):
-                "and the package says of all tiles alike that their compression is \(compression)"
-            }
-        }
-
-        private mutating func skip(_ key: TileKey, _ why: String) -> (Data, Bool)? {
-            report.skipped += 1
-            observer.skipped(key.description, why, count: 1)
-            return nil
-        }
-
-        private mutating func fail(_ key: TileKey, _ why: String) -> (Data, Bool)? {
-            report.failed += 1
-            observer.failed(key.description, why)
-            return nil
-        }
     }
 }

@@ -7,15 +7,14 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Writes a store's tiles into a folder, which is made if need be.
+/// Writes tiles into a folder, which is made if need be.
 ///
 /// Each file appears whole or not at all; one that holds the same bytes already is left alone, so that running it again
 /// completes what was stopped.
 struct FolderExport {
-    let store: TileStore
+    let tiles: any ExportedTiles
     let path: String
     let rowsFromSouth: Bool
-    let region: RegionFilter?
     let observer: any TransferObserver
 
     private var report = TransferReport()
@@ -33,62 +32,61 @@ struct FolderExport {
     private struct Stopped: Error {}
 
     init(
-        store: TileStore, path: String, rowsFromSouth: Bool, region: RegionFilter?, observer: any TransferObserver
+        tiles: any ExportedTiles, path: String, rowsFromSouth: Bool, observer: any TransferObserver
     ) throws {
-        self.store = store
+        self.tiles = tiles
         self.path = path
         try OutputPlace.check(path, for: path)
         folder = try FolderHandle.open(path)
         self.rowsFromSouth = rowsFromSouth
-        self.region = region
         self.observer = observer
     }
 
     /// Exports what is selected, or as much as was done when the observer stopped it.
-    mutating func run(_ selection: EntrySelection) throws -> TransferReport {
+    mutating func run() throws -> TransferReport {
         // What a killed export has left; an hour keeps clear of one that is running.
         try folder?.sweep(olderThan: 3600) { name in
             name.hasPrefix(Self.leftoverPrefix) && name.hasSuffix(Self.leftoverSuffix)
         }
         do {
-            try store.forEachEntry(in: .key, where: selection) { entry in
-                if let region, !region.contains(entry.key) { return }
-                try export(entry)
+            try tiles.forEachTile { tile in
+                try export(tile)
                 if observer.wantsStop { throw Stopped() }
             }
         } catch is Stopped { report.wasStopped = true }
         return report
     }
 
-    private mutating func skip(_ key: TileKey, _ why: String) {
+    private mutating func skip(_ tile: TileAddress, _ why: String) {
         report.skipped += 1
-        observer.skipped(key.description, why, count: 1)
+        observer.skipped(tiles.name(of: tile), why, count: 1)
     }
 
-    private mutating func fail(_ key: TileKey, _ why: String) {
+    private mutating func fail(_ tile: TileAddress, _ why: String) {
         report.failed += 1
-        observer.failed(key.description, why)
+        observer.failed(tiles.name(of: tile), why)
     }
 
-    private mutating func export(_ entry: TileEntry) throws {
-        guard let tile = entry.key.tile, let blob = entry.blob else {
+    private mutating func export(_ exported: ExportedTile?) throws {
+        guard let exported else {
             // Remembered absence and other resources are a normal part of a cache, and need no words.
             report.skipped += 1
             return
         }
+        let tile = exported.address
         let data: Data
-        switch try TileReader(store: store).bytes(of: entry.key, { $0 == blob }) {
+        switch try tiles.bytes(of: tile, { $0 == exported.digest }) {
         case .bytes(let bytes, _): data = bytes
-        case .gone: return skip(entry.key, "it was removed meanwhile")
-        case .damaged: return fail(entry.key, "its bytes are damaged or missing")
+        case .gone: return skip(tile, "it was removed meanwhile")
+        case .damaged: return fail(tile, "its bytes are damaged or missing")
         }
-        let format = tile.format ?? TileContent.format(ofMediaType: entry.metadata.response.mediaType, data: data)
+        let format = tile.format ?? TileContent.format(ofMediaType: exported.response.mediaType, data: data)
         let content: Data
-        switch FileContent(data, format: format, encoding: entry.metadata.response.contentEncoding) {
+        switch FileContent(data, format: format, encoding: exported.response.contentEncoding) {
         case .bytes(let bytes): content = bytes
         case .unknownEncoding(let encoding):
-            return skip(entry.key, "it is stored with the content encoding \(encoding), which a file cannot say")
-        case .damaged: return fail(entry.key, "its gzip encoding is broken, or it is too large")
+            return skip(tile, "it is stored with the content encoding \(encoding), which a file cannot say")
+        case .damaged: return fail(tile, "its gzip encoding is broken, or it is too large")
         }
 
         let row = rowsFromSouth ? (1 << tile.z) - 1 - tile.y : tile.y
@@ -96,7 +94,7 @@ struct FolderExport {
         let place = "\(tile.z)/\(tile.x)/\(row)"
         if written.tile != place { written = (place, []) }
         guard written.names.insert(name).inserted else {
-            return skip(entry.key, "another entry's file has the name \(place).\(format)")
+            return skip(tile, "another entry's file has the name \(place).\(format)")
         }
         let root = try self.folder ?? FolderHandle.make(path)
         self.folder = root

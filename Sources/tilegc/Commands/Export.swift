@@ -37,6 +37,8 @@ struct Export: ParsableCommand {
     @Option(help: ArgumentHelp("Who is to be named where the map is shown.", valueName: "text"))
     var attribution: String?
 
+    @OptionGroup var metadata: MetadataOptions
+
     @OptionGroup var archive: ArchiveOptions
     @OptionGroup var report: ReportOptions
 
@@ -45,6 +47,9 @@ struct Export: ParsableCommand {
         try archive.checkTarget(path)
         guard select.source != nil || region != nil else {
             throw ValidationError("missing --source: name the source whose tiles to export ('tilegc stats' lists them)")
+        }
+        if !metadata.statements.isEmpty, try archive.kind(of: path) == .folder {
+            throw ValidationError("--set is for packages: a folder is exported without metadata")
         }
         if tms, try archive.kind(of: path) != .folder {
             throw ValidationError("--tms is for folders: MBTiles always counts rows from the south, PMTiles has none")
@@ -66,6 +71,7 @@ struct Export: ParsableCommand {
             transfer.metadata = try SourceDescription(cache: cache.cache, source: source).read()
             transfer.metadata.name = name ?? transfer.metadata.name
             transfer.metadata.attribution = attribution ?? transfer.metadata.attribution
+            try metadata.apply(to: &transfer.metadata)
         }
         let messages = TransferMessages()
         defer { messages.finish() }

@@ -131,7 +131,7 @@ struct Publish: ParsableCommand {
                 guard select.namesOnlySource else {
                     throw Failure(.usage, "of an archive all tiles are published: a selection is made from caches")
                 }
-                tiles = ArchiveToPublish(archive, mostTiles: mostTiles) { Interrupt.isRequested }
+                tiles = ArchiveToPublish(archive, mostTiles: mostTiles, observer: TransferMessages())
                 metadata = (archive as? SetReader)?.document.metadata ?? archive.metadata.setMembers
                 store = nil
             case .cache(let store):
