@@ -150,6 +150,23 @@ struct SetReaderTests {
         try check(SetReader(scratch("set")), tiles, seed: 1, "whole again")
     }
 
+    /// A list in the middle, of which opening reads nothing.
+    @Test func aSetWhoseListsAreNotAllThereIsToldFromAWholeOne() throws {
+        let store = try TileStore(at: scratch("cache"))
+        for (tile, data) in try random(9, count: 6000, zooms: 8...9) { try store.put(data, tile) }
+        try store.publish(scratch("set"))
+        let reader = try SetReader(scratch("set"))
+        try reader.checkLists()
+        #expect(reader.chunkCount > 3)
+        let list = scratch("set/\(SetPaths.list(reader.chunkName(2)))")
+        let whole = try Data(contentsOf: URL(fileURLWithPath: list))
+        try FileManager.default.removeItem(atPath: list)
+        let again = try SetReader(scratch("set"))
+        #expect(message { try again.checkLists() }.contains("[damaged]"))
+        try whole.write(to: URL(fileURLWithPath: list))
+        try again.checkLists()
+    }
+
     @Test func whatIsNoSetIsSaidToBeNone() throws {
         try scratch.write(Data("{}".utf8), to: "wrong/set.json")
         #expect(message { _ = try SetReader(scratch("nowhere")) }.contains("[notFound]"))

@@ -132,7 +132,7 @@ struct PackageTests {
         try Sample.make(at: scratch("cache"))
         for name in ["a.mbtiles", "a.pmtiles"] {
             try succeed("export", scratch("cache"), scratch(name), "--source", "osm")
-            for command in ["verify", "stats", "gc"] { try fails(66, "tilegc import CACHE", command, scratch(name)) }
+            for command in ["compact", "stats", "gc"] { try fails(66, "tilegc import CACHE", command, scratch(name)) }
         }
         try scratch.write(Data("text".utf8), to: "file")
         try fails(66, "is a file", "verify", scratch("file"))

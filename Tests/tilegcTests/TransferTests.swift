@@ -97,7 +97,7 @@ struct TransferTests {
         let outcome = try tilegc("import", cache, scratch("in"), "--source", "s", "--json")
         #expect(outcome.status == 0)
         #expect(try outcome.json()["tiles"] as? Int == 1)
-        #expect(try outcome.json()["skipped"] as? Int == 10)
+        #expect(try outcome.json()["skipped"] as? Int == 9)
         #expect(outcome.messages.split(separator: "\n").count == 6)
         #expect(try keys() == ["s/1/0/0"])
     }

@@ -129,6 +129,21 @@ package final class SetReader: CountingReader, GlancingReader {
         return String(path[path.index(after: mark)...])
     }
 
+    /// Looks whether all lists are there, without reading them: of a set that is still being copied some are not.
+    ///
+    /// - Throws: ``ArchiveError``.
+    package func checkLists() throws {
+        for item in items {
+            let path = SetPaths.list(item.digest)
+            let status = try Self.checked { try files.status(at: path) }
+            guard let status, status.kind == .file, status.size > 0 else {
+                throw ArchiveError(
+                    .damaged, "\(files.location)/\(path) is missing: it is still being copied, or publish the set again"
+                )
+            }
+        }
+    }
+
     // MARK: Tiles
 
     package func tile(z: Int, x: Int, y: Int) throws -> ArchivedTile? {

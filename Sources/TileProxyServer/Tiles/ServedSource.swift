@@ -4,6 +4,7 @@ import HTTPTypes
 import HTTPWire
 import OriginClient
 import SharedTier
+import TileArchive
 import TileCache
 package import TileStore
 
@@ -144,6 +145,16 @@ package final class ServedSource: Sendable {
     /// Blocks.
     /// - Throws: ``ConfigError``.
     func reopened() throws(ConfigError) -> ServedSource {
+        // The old version is whole; a new one that is not yet takes its place when it is.
+        if let path = given.archivePath, ArchiveFormat(path: path) == .set {
+            do { try SetReader(path).checkLists() } catch {
+                throw ConfigError(place: "configuration", key: "sources.\(name)", "\(error)")
+            }
+        }
+        return try opened()
+    }
+
+    private func opened() throws(ConfigError) -> ServedSource {
         try ServedSource(given, index: index, generation: SourceTable.newGeneration())
     }
 
