@@ -58,8 +58,8 @@ forbid "two files touch the cryptographic library: the store's hash and the hash
 forbid "one folder asks by URLSession, and one answers it" 'FoundationNetworking' \
     $(find Sources -name '*.swift' ! -path 'Sources/TileCache/Transport/*' ! -path 'Sources/TileCache/URLLoading/*')
 forbid "what can do without MapKit does" 'MapKit|SwiftUI|UIKit|AppKit|CoreGraphics|ImageIO' Sources/TileCacheMapKit/Logic
-forbid "one file of the proxy opens archives" 'TileArchive|TileCacheArchive' \
-    $(find Sources/TileProxyServer -name '*.swift' ! -name ArchiveOfSource.swift)
+forbid "one folder of the proxy opens archives" 'TileArchive|TileCacheArchive' \
+    $(find Sources/TileProxyServer -name '*.swift' ! -path 'Sources/TileProxyServer/Archives/*')
 forbid "the proxy's configuration alone reads YAML" 'Yams' \
     $(find Sources -name '*.swift' ! -path 'Sources/TileProxyServer/Config/*')
 forbid "the proxy's page and figures ask no origin" 'OriginClient' \

@@ -1,7 +1,6 @@
 package import HTTPTypes
 import HTTPWire
 import OriginClient
-import TileArchive
 package import TileCache
 package import TileStore
 
@@ -92,17 +91,6 @@ package struct SourceConfiguration: Hashable, Sendable {
 
     /// Whether its tiles are files of this machine.
     package var isLocal: Bool { !template.contains("://") || template.hasPrefix("file:") }
-
-    /// The path of the archive that it names, if it does.
-    var archivePath: String? {
-        let path: String
-        if template.hasPrefix("file://") {
-            path = URL(string: template)?.path(percentEncoded: false) ?? String(template.dropFirst(7))
-        } else {
-            path = template
-        }
-        return isLocal && !path.contains("{") && ArchiveFormat(path: path) != .folder ? path : nil
-    }
 
     /// The folder of its files, as far as no placeholder is part of it, if it is not there.
     var missingFolder: String? {
@@ -195,13 +183,7 @@ package struct SourceConfiguration: Hashable, Sendable {
     ///
     /// - Throws: What the closure makes of a message.
     func source(or fail: (String) -> ConfigError) throws(ConfigError) -> TileSource {
-        switch ArchiveFormat(path: template) {
-        case .mbtiles: throw fail("an MBTiles archive must be a file of this machine")
-        case .pmtiles: throw fail("a PMTiles archive must be a file of this machine")
-        case .set:
-            throw fail("a published set must be in a folder of this machine: fetch it with 'tilegc pull', or copy it")
-        case .folder: break
-        }
+        try checkIsNoArchive(or: fail)
         var source: TileSource
         do {
             source = try TileSource(

@@ -4,7 +4,6 @@ import HTTPTypes
 import HTTPWire
 import OriginClient
 import SharedTier
-import TileArchive
 import TileCache
 package import TileStore
 
@@ -146,10 +145,8 @@ package final class ServedSource: Sendable {
     /// - Throws: ``ConfigError``.
     func reopened() throws(ConfigError) -> ServedSource {
         // The old version is whole; a new one that is not yet takes its place when it is.
-        if let path = given.archivePath, ArchiveFormat(path: path) == .set {
-            do { try SetReader(path).checkLists() } catch {
-                throw ConfigError(place: "configuration", key: "sources.\(name)", "\(error)")
-            }
+        do { try ArchiveOfSource.checkWhole(given) } catch {
+            throw ConfigError(place: "configuration", key: "sources.\(name)", "\(error)")
         }
         return try opened()
     }

@@ -1,5 +1,3 @@
-import TileArchive
-
 #if canImport(Glibc)
 import Glibc
 #elseif canImport(Musl)
@@ -46,7 +44,7 @@ struct WatchedFile: Sendable {
     /// `nil` if the source has none.
     init?(of source: SourceConfiguration) {
         guard let path = source.archivePath else { return nil }
-        let isSet = ArchiveFormat(path: path) == .set
+        let isSet = source.setPath != nil
         guard isSet || source.isWatched else { return nil }
         self.path = path
         appearsWhole = isSet

@@ -71,4 +71,11 @@ struct ArchiveOfSource {
         }
         self.description = description
     }
+
+    /// Checks that all lists of a published set are there; blocks.
+    ///
+    /// - Throws: ``ArchiveError``.
+    static func checkWhole(_ given: SourceConfiguration) throws {
+        if let path = given.setPath { try SetReader(path).checkLists() }
+    }
 }
