@@ -322,7 +322,9 @@ final class Reloader: Sendable {
     }
 
     private func changeLimits(_ new: ProxyConfiguration, _ old: ProxyConfiguration) {
-        guard new.capacity != old.capacity || new.entries != old.entries else { return }
+        guard
+            new.capacity != old.capacity || new.entries != old.entries || new.sourceCapacities != old.sourceCapacities
+        else { return }
         do { try new.setLimits(of: parts.tiles.store, logger) } catch {
             logger.error("the limits could not be set", metadata: ["error": "\(error)"])
         }

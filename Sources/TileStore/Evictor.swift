@@ -2,6 +2,9 @@
 ///
 /// It is carried on from one hold of the lock to the next, with bytes and counts only: victims are chosen within a hold.
 struct Evictor {
+    /// The sources that hold more than their own capacities, and how far the search for blobs of the last one has come.
+    private var sources = OfTables.none((numbers: [UInt16](), place: Tables.PlaceInOrder?.none))
+    private var hasSources = false
     /// Allocated bytes of unpinned blobs to come down to.
     private var bytes: Int?
     /// The blob used last is spared once the bytes are within this.
@@ -17,6 +20,7 @@ struct Evictor {
     init(keeping t: Tables) {
         keepsLimits = true
         guard t.exceedsLimits else { return }
+        hasSources = t.sharesExceedCapacities
         if t.limits.capacity.map({ t.blobAccount.allocatedUnpinned > $0 }) ?? false { bytes = 0 }
         entryLimit = 0
         renew(t)
@@ -28,6 +32,9 @@ struct Evictor {
     /// to the next.
     mutating func renew(_ t: Tables) {
         guard keepsLimits else { return }
+        if hasSources, !sources.isOf(t) {
+            sources = OfTables((t.shares.filter(\.exceedsCapacity).map(\.source), nil), t)
+        }
         if bytes != nil {
             bytes = t.limits.capacity.map { $0 - min($0 / 100, 4 << 20) }
             spareBytes = t.limits.capacity ?? -1
@@ -37,13 +44,17 @@ struct Evictor {
         if entries != nil { (entries, spareEntries) = (most - most / 100, most) }
     }
 
-    var isDone: Bool { bytes == nil && entryLimit == nil && entries == nil }
+    var isDone: Bool { !hasSources && bytes == nil && entryLimit == nil && entries == nil }
 
     /// Chooses the next victims, and writes the records of their removal.
     ///
-    /// Under the lock. Blobs first, then entries; a few at a time.
-    /// - Returns: The blobs that go; `nil` if nothing is left to be done.
+    /// Under the lock. What sources hold too much first, then blobs, then entries; a few at a time.
+    /// - Returns: The blobs that go, which may be none in this step; `nil` if nothing is left to be done.
     mutating func plan(_ t: Tables, _ lines: inout LineBuffer) -> [BlobDigest]? {
+        if hasSources {
+            if let victims = planSource(t, &lines) { return victims }
+            hasSources = false
+        }
         if let target = bytes {
             let victims = t.oldestBlobs(downTo: target, sparing: spareBytes, most: 64)
             if !victims.isEmpty {
@@ -66,7 +77,24 @@ struct Evictor {
         return blobs
     }
 
-    /// What all of it would remove.
+    /// The same for the sources that hold more than their own capacities.
+    private mutating func planSource(_ t: Tables, _ lines: inout LineBuffer) -> [BlobDigest]? {
+        sources.change(in: t) { sources in
+            guard let source = sources.numbers.last else { return nil }
+            let victims = t.victims(ofSource: source, from: sources.place)
+            sources.place = victims.next
+            if victims.next == nil { sources.numbers.removeLast() }
+            for digest in victims.blobs { lines.drop(digest) }
+            var rest = victims.entries[...]
+            while !rest.isEmpty {
+                lines.gone(rest.prefix(256))
+                rest = rest.dropFirst(256)
+            }
+            return victims.blobs
+        }
+    }
+
+    /// What all of it would remove, apart from what sources hold too much.
     func preview(_ t: Tables) -> RemovalReport {
         var report = RemovalReport()
         var left = t.blobAccount.allocatedUnpinned
@@ -108,6 +136,7 @@ struct Evictor {
 extension Tables {
     var exceedsLimits: Bool {
         entryAccount.unpinned > limits.entryLimit || limits.capacity.map { blobAccount.allocatedUnpinned > $0 } ?? false
+            || sharesExceedCapacities
     }
 
     /// The blobs that go first on the way down to a number of allocated bytes.

@@ -114,6 +114,12 @@ public struct SourceStatistics: Hashable, Sendable {
     public var entries = 0
     /// The sum of their blobs' sizes, shared ones counted each time.
     public var bytes = 0
+    /// Allocated bytes of the blobs that only its entries refer to: what removing all of them, pinned ones too, would free.
+    public var exclusiveBytes = 0
+    /// Allocated bytes of the blobs that its entries and those of other sources refer to, each blob counted once.
+    ///
+    /// It is counted with each source that shares it, so the sum over the sources may be more than the cache has.
+    public var sharedBytes = 0
     /// The zooms of its tiles.
     public var zooms: ClosedRange<Int>?
 }

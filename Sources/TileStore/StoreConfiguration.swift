@@ -27,6 +27,13 @@ public struct StoreConfiguration: Sendable {
     public var capacity: Int?
     /// Sets the lasting limit of unpinned entries; `nil` keeps what the cache has.
     public var entryLimit: Int?
+    /// Capacities of single sources, within that of the whole; this store keeps them, and the cache does not remember them.
+    ///
+    /// A source counts the allocated bytes of the unpinned blobs that its entries name, those that other sources name as well
+    /// included. When a put makes it exceed its capacity, it loses entries, those first whose blobs were used longest ago by any
+    /// source; entries of other sources stay. What other processes put counts, and is evicted at this store's next put or change.
+    /// Each takes 4 bytes of memory a blob of the whole cache. A store that is opened for reading alone evicts nothing.
+    public var sourceCapacities: [SourceName: Int] = [:]
     /// What a power cut may take.
     public var durability = Durability.relaxed
     /// When bytes are checked.

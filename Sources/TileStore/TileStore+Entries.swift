@@ -110,35 +110,38 @@ extension TileStore {
     /// A lock that is taken again at once is never had by those who wait for it.
     func giveWay() { environment.pause(20_000) }
 
-    private func keys(_ selection: EntrySelection, _ order: EntryOrder?) throws -> SelectedKeys {
-        if let few = selection.keys, few.count < 4096, order == nil, selection.tiles == nil {
-            return tables.read { t, _ in SelectedKeys(few.compactMap { t.packed($0) }, of: t) }
-        }
+    /// Walks the entries that are selected, in slices.
+    private func scan(_ t: Tables, of selection: EntrySelection, _ body: (EntryRecord) -> Void) throws {
         let matcher = try Matcher(selection, now: environment.now())
-        let t = tables.read { t, _ in t }
-        /// Visits what may match, and all that does.
-        func visit(_ body: (UInt32) -> Void) {
-            guard let tiles = selection.tiles else { return scan(t, body) }
-            scan(t, of: tiles, source: selection.source) { slot, _ in body(slot) }
+        func visit(_ slot: UInt32) {
+            let record = t.entries[slot].pointee
+            if matcher.matches(record, t) { body(record) }
         }
+        guard let tiles = selection.tiles else { return scan(t, visit) }
+        scan(t, of: tiles, source: selection.source) { slot, _ in visit(slot) }
+    }
+
+    /// The keys of a selection that are looked up one by one, in no order; `nil` if it takes a walk to find its entries.
+    private func fewKeys(_ selection: EntrySelection) -> SelectedKeys? {
+        guard let few = selection.keys, few.count < 4096, selection.tiles == nil else { return nil }
+        return tables.read { t, _ in SelectedKeys(few.compactMap { t.packed($0) }, of: t) }
+    }
+
+    private func keys(_ selection: EntrySelection, _ order: EntryOrder?) throws -> SelectedKeys {
+        if order == nil, let few = fewKeys(selection) { return few }
+        let t = tables.read { t, _ in t }
         if order == .recency {
             var found: [(recency: UInt64, key: PackedKey)] = []
-            visit { slot in
-                let record = t.entries[slot].pointee
-                if matcher.matches(record, t) { found.append((record.recency, record.key)) }
-            }
+            try scan(t, of: selection) { record in found.append((record.recency, record.key)) }
             found.sort { $0.recency < $1.recency }
             return SelectedKeys(found.map(\.key), of: t)
         }
         // Counted first: of a list of millions that grows as it is filled, two would be there at a time.
         var count = selection.tiles?.count ?? 0
-        if selection.tiles == nil { visit { slot in if matcher.matches(t.entries[slot].pointee, t) { count += 1 } } }
+        if selection.tiles == nil { try scan(t, of: selection) { _ in count += 1 } }
         var found: [PackedKey] = []
         found.reserveCapacity(count)
-        visit { slot in
-            let record = t.entries[slot].pointee
-            if matcher.matches(record, t) { found.append(record.key) }
-        }
+        try scan(t, of: selection) { record in found.append(record.key) }
         guard order == .key else { return SelectedKeys(found, of: t) }
         // Numbers of names say nothing about their order.
         let (sources, variants) = tables.read { _, _ in
@@ -205,7 +208,9 @@ extension TileStore {
 
     /// Removes entries; blobs that nothing refers to any more go with them.
     ///
-    /// In many short holds of the lock; an entry that does not match any more when its turn comes, stays.
+    /// In many short holds of the lock; an entry that does not match any more when its turn comes, stays. If pinned entries
+    /// are included, a shared blob may lose its pin and then count for the capacity; what is evicted for that reason is not
+    /// in the report.
     public func remove(_ selection: EntrySelection, includingPinned: Bool = false) throws -> RemovalReport {
         try catchUpForChange()
         var report = RemovalReport()
@@ -223,24 +228,45 @@ extension TileStore {
         return report
     }
 
-    /// What ``remove(_:includingPinned:)-(EntrySelection,_)`` would remove now.
+    /// What ``remove(_:includingPinned:)-(EntrySelection,_)`` would remove now, and would report.
     ///
-    /// Changes nothing.
+    /// Changes nothing. Exact as long as nobody changes the cache and no selected entry turns stale; what is changed during
+    /// the walk over the entries may be counted or not. Takes 4 bytes of memory a blob.
     public func removal(of selection: EntrySelection, includingPinned: Bool = false) throws -> RemovalReport {
         try catchUp()
-        let matcher = try Matcher(selection, now: environment.now())
-        let selected = try keys(selection, nil)
-        return tables.read { t, _ in
-            let packed = selected.keys(selected.indices, in: t)
-            let (keys, blobs) = t.removable(packed, matcher, includingPinned: includingPinned)
-            var report = RemovalReport()
-            report.removedEntries = keys.count
-            report.removedBlobs = blobs.count
-            for digest in blobs {
-                if let slot = t.find(digest) { report.freedBytes += t.allocated(t.blobs[slot].pointee.size) }
+        if let few = fewKeys(selection) {
+            let matcher = try Matcher(selection, now: environment.now())
+            return tables.read { t, _ in
+                let (keys, blobs) = t.removable(
+                    few.keys(few.indices, in: t), matcher, includingPinned: includingPinned)
+                var report = RemovalReport()
+                report.removedEntries = keys.count
+                report.removedBlobs = blobs.count
+                for digest in blobs {
+                    if let slot = t.find(digest) { report.freedBytes += t.allocated(t.blobs[slot].pointee.size) }
+                }
+                return report
             }
-            return report
         }
+        var report = RemovalReport()
+        // By slot: how many of a blob's entries would go.
+        var leaving: [UInt32] = []
+        let t = tables.read { t, _ in t }
+        try scan(t, of: selection) { record in
+            guard includingPinned || !record.isPinned else { return }
+            report.removedEntries += 1
+            guard record.blob != noSlot else { return }
+            let blob = Int(record.blob)
+            if blob >= leaving.count {
+                // Others may add blobs between two slices of the walk.
+                leaving.append(contentsOf: repeatElement(0, count: Int(t.blobs.count) - leaving.count))
+            }
+            leaving[blob] += 1
+            guard leaving[blob] == t.blobs[record.blob].pointee.references else { return }
+            report.removedBlobs += 1
+            report.freedBytes += t.allocated(t.blobs[record.blob].pointee.size)
+        }
+        return report
     }
 
     /// Marks fresh entries as stale: they are revalidated at their next use.

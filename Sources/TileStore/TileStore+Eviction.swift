@@ -22,8 +22,27 @@ extension TileStore {
         }
     }
 
+    /// Sets the capacities that sources have of their own, in place of those that this store was opened with, and evicts down to
+    /// them at once.
+    ///
+    /// See ``StoreConfiguration/sourceCapacities``. Costs a pass over the entries if a source had none before.
+    public func setSourceCapacities(_ capacities: [SourceName: Int]) throws {
+        let capacities = capacities.mapValues { max(0, $0) }
+        guard commit.withLock({ $0.sourceCapacities }) != capacities else { return }
+        try enforcingLimits {
+            try hold { ledger in
+                ledger.sourceCapacities = capacities
+                tables.write { t in
+                    t.setCapacities(capacities)
+                    ledger.note(t)
+                }
+            }
+        }
+    }
+
     /// At opening: takes over the limits that the configuration names, and makes sure that there are some.
     func settleLimits() throws {
+        if tables.read({ t, _ in t.sharesExceedCapacities }) { try enforceLimits() }
         guard configuration.capacity != nil || configuration.entryLimit != nil else { return }
         let known = tables.read { t, _ in t.limits }
         let capacity = configuration.capacity ?? known.capacity
@@ -136,7 +155,8 @@ extension TileStore {
         defer { maintenance?.scheduleOrphanSweep() }
         var lines = LineBuffer(capacity: 8192)
         while let blobs = tables.read({ t, _ in evictor.plan(t, &lines) }) {
-            try appendRemoval(lines, blobs, ledger)
+            // A step may have looked at many blobs and chosen none.
+            if lines.count > 0 { try appendRemoval(lines, blobs, ledger) }
             lines.removeAll()
             if environment.ticks() > limit { break }
         }

@@ -37,6 +37,7 @@ extension TileStore {
         // In slices, so that writers come in between: what they do meanwhile may be counted or not.
         let start = result
         var sources: [SourceStatistics] = []
+        var owners = BlobOwners()
         var next: UInt32 = 0
         var isOver = false
         var counted: Tables?
@@ -44,14 +45,15 @@ extension TileStore {
             tables.read { t, _ in
                 if counted !== t {
                     // The first slice, or the tables were loaded anew: their slots are other ones.
-                    (counted, next, result, sources) = (t, 0, start, [])
+                    (counted, next, result, sources, owners) = (t, 0, start, [], BlobOwners())
                     t.enterAccounts(&result.figures)
                 }
                 while sources.count < t.names.sources.count {
                     sources.append(SourceStatistics(name: t.names.sources[sources.count]))
                 }
+                owners.makeRoom(for: t.blobs.count)
                 let end = min(t.entries.count, next &+ 16384)
-                for slot in next..<max(next, end) { count(slot, t, now, &result, &sources) }
+                for slot in next..<max(next, end) { count(slot, t, now, &result, &sources, &owners) }
                 next = end
                 isOver = end >= t.entries.count
             }
@@ -63,7 +65,7 @@ extension TileStore {
 
     private func count(
         _ slot: UInt32, _ t: Tables, _ now: Timestamp, _ result: inout CountedFigures,
-        _ sources: inout [SourceStatistics]
+        _ sources: inout [SourceStatistics], _ owners: inout BlobOwners
     ) {
         let record = t.entries[slot].pointee
         guard record.isLive, record.blob == noSlot || t.blobs[record.blob].pointee.isLive else { return }
@@ -81,6 +83,7 @@ extension TileStore {
         let key = record.key
         sources[Int(key.source)].entries += 1
         sources[Int(key.source)].bytes += size
+        if record.blob != noSlot { owners.add(record.blob, t.allocated(size), of: key.source, to: &sources) }
         if !key.isResource {
             let zooms = sources[Int(key.source)].zooms ?? key.zoom...key.zoom
             sources[Int(key.source)].zooms = min(zooms.lowerBound, key.zoom)...max(zooms.upperBound, key.zoom)

@@ -64,7 +64,7 @@ extension TileStore {
     ) throws {
         let glance = ledger.glance
         var near = batches.reduce(0) { $0 + $1.count } > glance.entryRoom
-        if let room = glance.byteRoom {
+        if let room = glance.shareRoom.map({ min($0, glance.byteRoom ?? .max) }) ?? glance.byteRoom {
             near = near || batches.reduce(0) { $1.reduce($0) { $0 + allocated($1.size) } } > room
         }
         if near { try flushUses(ledger) }

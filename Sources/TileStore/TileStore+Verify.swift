@@ -304,6 +304,9 @@ extension Tables {
             guard record.isLive, record.blob == noSlot || blobs[record.blob].pointee.isLive else { continue }
             if !record.isPinned { count += 1 }
         }
+        for share in shares where allocatedUnpinned(of: share.source) > share.capacity {
+            return "I1: \(names.sources[Int(share.source)]) holds \(share.allocated) bytes of its \(share.capacity)"
+        }
         let isKept = bytes <= limits.capacity ?? .max && count <= limits.entryLimit
         return isKept ? nil : "I1: \(bytes) bytes and \(count) entries are not pinned; the limits are \(limits)"
     }
@@ -348,7 +351,22 @@ extension Tables {
         compare("blobBytes", blobAccount.bytes, bytes)
         compare("allocatedUnpinned", blobAccount.allocatedUnpinned, free)
         compare("allocatedPinned", blobAccount.allocatedPinned, pinned)
+        for share in shares {
+            let name = names.sources[Int(share.source)]
+            compare("allocated of \(name)", share.allocated, allocatedUnpinned(of: share.source))
+        }
         return found
+    }
+
+    /// What the unpinned blobs come to that entries of a source name.
+    private func allocatedUnpinned(of source: UInt16) -> Int {
+        var named: Set<UInt32> = []
+        for slot in 0..<entries.count {
+            let record = entries[slot].pointee
+            guard record.isLive, record.key.source == source, record.blob != noSlot else { continue }
+            if blobs[record.blob].pointee.isLive, blobs[record.blob].pointee.pins == 0 { named.insert(record.blob) }
+        }
+        return named.reduce(0) { $0 + allocated(blobs[$1].pointee.size) }
     }
 
     /// The order of use holds every unpinned record once, in order; the indexes find every record.

@@ -77,6 +77,7 @@ public final class TileStore: Sendable {
         let ledger = Ledger(
             environment: environment, durable: isDurable,
             usesImages: configuration.indexImages != .never, gate: gate)
+        ledger.sourceCapacities = configuration.sourceCapacities.mapValues { max(0, $0) }
         do {
             let marker = try CacheFolder.open(environment, configuration, ledger)
             salt = Locked(marker.salt)

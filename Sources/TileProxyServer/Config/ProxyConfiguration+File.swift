@@ -207,6 +207,7 @@ extension SourceConfiguration {
         "template", "mirrors", "subdomains", "values", "zooms", "overzoom", "bbox", "tileSize", "format", "kind",
         "title",
         "attribution", "cors", "headers", "ttl", "offline", "shared", "bodyLimit", "timeout", "attempts", "watch",
+        "capacity",
     ]
 
     fileprivate init(_ name: String, _ node: ConfigNode, _ secrets: SecretPlaces) throws(ConfigError) {
@@ -252,6 +253,7 @@ extension SourceConfiguration {
         case "timeout": timeout = try value.boundedTime()
         case "attempts": attempts = try value.integer(1...10)
         case "watch": isWatched = try value.truth()
+        case "capacity": capacity = try value.size()
         default: try node.unknown(name, value, Self.keys)
         }
     }

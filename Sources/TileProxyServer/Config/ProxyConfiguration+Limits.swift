@@ -11,11 +11,18 @@ extension ProxyConfiguration {
             capacity: capacity ?? known.capacity, entryLimit: entries ?? (capacity == nil ? known.entryLimit : nil))
     }
 
-    /// Sets the cache's lasting limits, and logs which ones were replaced: `tilegc limit` may have set them.
+    /// What single sources may take of the cache.
+    var sourceCapacities: [SourceName: Int] {
+        Dictionary(sources.compactMap { source in source.capacity.map { (source.name, $0) } }, uniquingKeysWith: min)
+    }
+
+    /// Sets the capacities of sources and the cache's lasting limits, and logs which of these were replaced: `tilegc limit` may have
+    /// set them.
     ///
     /// Blocks.
     /// - Throws: `StoreError`.
     func setLimits(of store: TileStore, _ logger: Logger) throws {
+        try store.setSourceCapacities(sourceCapacities)
         let known = try store.limits()
         let limits = limits(over: known)
         guard limits != known else { return }

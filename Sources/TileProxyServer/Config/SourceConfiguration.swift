@@ -56,6 +56,8 @@ package struct SourceConfiguration: Hashable, Sendable {
     package var lifetimes = LifetimeRules()
     /// Whether stale tiles are served at any age when the server cannot be asked.
     package var isAlwaysOffline = false
+    /// Bytes on disk that it may take of the cache's capacity; `nil` for all of it.
+    package var capacity: Int?
     /// Whether its tiles go to the fleet's bucket; `nil` for what its headers and lifetimes allow.
     package var isShared: Bool?
     /// No larger body is read.
@@ -132,6 +134,9 @@ package struct SourceConfiguration: Hashable, Sendable {
     ///
     /// - Throws: What the closure makes of a message.
     func check(or fail: (String) -> ConfigError) throws(ConfigError) {
+        if isLocal, capacity != nil {
+            throw fail("'capacity' is for tiles of other servers: those of this machine take no room in the cache")
+        }
         guard archivePath == nil else { return }
         if isWatched { throw fail("'watch' is for MBTiles and PMTiles files") }
         _ = try hosts(of: source(or: fail).template, or: fail)

@@ -38,6 +38,10 @@ struct StatsReport: Encodable {
         var upstreamMean: Double?
         var entries = 0
         var bytes = 0
+        /// On disk: what it alone holds, and what it shares with other sources.
+        var exclusiveBytes = 0
+        var sharedBytes = 0
+        var capacity: Int?
         /// The versions of a published set, the latest first.
         var versions: [Version]?
     }
@@ -186,6 +190,9 @@ extension StatsReport.Source {
         upstreamMean = count == 0 ? nil : upstream.latency.sum / Double(count)
         entries = stored?.entries ?? 0
         bytes = stored?.bytes ?? 0
+        exclusiveBytes = stored?.exclusiveBytes ?? 0
+        sharedBytes = stored?.sharedBytes ?? 0
+        capacity = configuration.capacity
         let versions = source.versions.compactMap(\.version)
         self.versions =
             versions.isEmpty

@@ -8,11 +8,13 @@ struct Glance {
     /// How many unpinned entries, and allocated bytes, there is room for; below 0 the limit is exceeded.
     private(set) var entryRoom = 0
     private(set) var byteRoom: Int?
+    /// The same within the capacity of that source which is nearest to its own; `nil` if none has one.
+    private(set) var shareRoom: Int?
     /// Whether lines left blobs to unlink, or entries of dropped blobs to sweep.
     private(set) var hasReleased = false
     private(set) var hasUnswept = false
 
-    var exceedsLimits: Bool { entryRoom < 0 || (byteRoom ?? 0) < 0 }
+    var exceedsLimits: Bool { entryRoom < 0 || (byteRoom ?? 0) < 0 || (shareRoom ?? 0) < 0 }
 
     @inline(__always)
     mutating func note(_ tables: Tables) {
@@ -23,6 +25,7 @@ struct Glance {
         nextSequence = tables.nextSequence
         entryRoom = tables.limits.entryLimit &- tables.entryAccount.unpinned
         byteRoom = tables.limits.capacity.map { $0 &- tables.blobAccount.allocatedUnpinned }
+        shareRoom = tables.shareRoom
     }
 
     /// What was released was taken from the tables.

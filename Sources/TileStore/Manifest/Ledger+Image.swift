@@ -48,6 +48,7 @@ extension Ledger {
         tables.released.forget()
         noteLoad()
         chain.noteImage(position)
+        countShares(tables)
         note(tables)
         journal.shrinkBuffer()
         return tables

@@ -38,6 +38,7 @@ extension Ledger {
             tables.finishLoading()
             if let bound = tables.exceeded { throw bound.loadingError(files.location, environment.bounds) }
             noteLoad()
+            countShares(tables)
             note(tables)
             journal.shrinkBuffer()
             return tables
@@ -47,6 +48,11 @@ extension Ledger {
                 .damaged, "the manifest in \(files.location) keeps changing under the lock; see tilegc verify")
         }
         return nil
+    }
+
+    /// Counts what those sources hold that have capacities of their own.
+    func countShares(_ tables: Tables) {
+        if !readOnly, !sourceCapacities.isEmpty { tables.setCapacities(sourceCapacities) }
     }
 
     func openIfThere(_ path: String, forAppending: Bool = false) throws(FileError) -> OpenFile? {

@@ -7,6 +7,8 @@ final class Ledger {
     let files: any FileSystem
     let durable: Bool
     let usesImages: Bool
+    /// What single sources may hold, by this process's choice.
+    var sourceCapacities: [SourceName: Int] = [:]
     /// Whether the cache may only be read, by choice or for want of permission.
     private(set) var readOnly = false
     private(set) var isClosed = false

@@ -130,6 +130,7 @@ extension Tables {
         guard let slot = find(digest) else { return }
         let blob = blobs.change(slot)
         blobIndex.remove(slot, Self.hash(digest)) { Self.hash(blobs[$0].pointee.digest) }
+        shareDropped(slot)
         blobAccount.remove(blob.pointee.size, pinned: blob.pointee.pins > 0)
         blobAccount.refer(blob.pointee.size, by: -Int(blob.pointee.references))
         blobOrder.remove(slot, in: blobs)

@@ -27,6 +27,7 @@ extension Tables {
         guard blob.pointee.pins == 1 else { return }
         blobOrder.remove(blobSlot, in: blobs)
         blobAccount.pin(blob.pointee.size)
+        sharePinned(blobSlot, isPinned: true)
     }
 
     /// - Parameter list: Whether it goes back into the order of use at once.
@@ -35,6 +36,7 @@ extension Tables {
         blob.pointee.pins -= 1
         guard blob.pointee.pins == 0 else { return }
         blobAccount.unpin(blob.pointee.size)
+        sharePinned(blobSlot, isPinned: false)
         if list, !loading { blobOrder.insert(blobSlot, in: blobs) }
     }
 

@@ -74,6 +74,7 @@ extension Tables {
         blob.pointee.firstEntry = slot
         blob.pointee.references += 1
         blobAccount.refer(blob.pointee.size, by: 1)
+        shareLinked(slot, blobSlot)
         if record.pointee.isPinned { pin(blobSlot) }
     }
 
@@ -87,6 +88,7 @@ extension Tables {
         blob.pointee.references -= 1
         blobAccount.refer(blob.pointee.size, by: -1)
         if entries[slot].pointee.isPinned { unpin(blobSlot, list: blob.pointee.references > 0) }
+        shareUnlinked(slot, blobSlot)
         guard blob.pointee.references == 0 else { return }
         let digest = blob.pointee.digest
         blobIndex.remove(blobSlot, Self.hash(digest)) { Self.hash(blobs[$0].pointee.digest) }

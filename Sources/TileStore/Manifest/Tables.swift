@@ -34,6 +34,8 @@ final class Tables {
     // Accounts.
     @exclusivity(unchecked) var entryAccount = EntryAccount()
     @exclusivity(unchecked) var blobAccount: BlobAccount
+    /// Of the sources that have a capacity of their own, in this process.
+    @exclusivity(unchecked) var shares: [SourceShare] = []
 
     // What lines have done since these tables were made; only differences mean something.
     @exclusivity(unchecked) var putLines = 0

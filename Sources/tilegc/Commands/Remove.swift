@@ -10,6 +10,8 @@ struct Remove: ParsableCommand {
             What a region pins stays, unless --pinned is given. Something has to be selected: to empty the cache, say \
             --all. A list is read and checked as a whole before anything is removed; its tiles are meant in all their scales and \
             formats.
+
+            --dry-run reports exactly what the same command would report without it.
             """)
 
     @OptionGroup var cache: CacheArgument

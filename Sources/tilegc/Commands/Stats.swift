@@ -11,6 +11,9 @@ struct Stats: ParsableCommand {
             were shared. The limits count blobs and entries that no region pins, in the disk's blocks. The manifest is \
             not part of them: its checkpoint, the journal of what has changed since, and the index image, which only \
             makes opening fast.
+
+            Of each source, the bytes on disk are exclusive if only its entries refer to them: removing the source frees \
+            those. They are shared if entries of other sources refer to them as well, and then count with each of them.
             """)
 
     @OptionGroup var cache: CacheArgument

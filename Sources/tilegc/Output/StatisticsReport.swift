@@ -33,6 +33,8 @@ extension StoreStatistics {
                             ("name", .string(source.name.description)),
                             ("entries", .integer(source.entries)),
                             ("bytes", .integer(source.bytes)),
+                            ("exclusiveBytes", .integer(source.exclusiveBytes)),
+                            ("sharedBytes", .integer(source.sharedBytes)),
                             (
                                 "zooms",
                                 source.zooms.map { .array([.integer($0.lowerBound), .integer($0.upperBound)]) } ?? .null
@@ -81,7 +83,7 @@ extension StoreStatistics {
         guard !sources.isEmpty else { return lines }
         let width = max(6, sources.map { $0.name.description.count }.max() ?? 0)
         lines.append("")
-        lines.append("Source".left(width) + "     entries       bytes  zooms")
+        lines.append("Source".left(width) + "     entries       bytes   exclusive      shared  zooms")
         for source in sources {
             let zooms =
                 source.zooms.map {
@@ -89,7 +91,8 @@ extension StoreStatistics {
                 } ?? "-"
             lines.append(
                 source.name.description.left(width) + Figure.count(source.entries).right(12)
-                    + Figure.size(source.bytes).right(12) + "  " + zooms)
+                    + Figure.size(source.bytes).right(12) + Figure.size(source.exclusiveBytes).right(12)
+                    + Figure.size(source.sharedBytes).right(12) + "  " + zooms)
         }
         return lines
     }

@@ -90,6 +90,7 @@ struct ConfigTests {
                 bodyLimit: 1MB
                 timeout: 12s
                 attempts: 3
+                capacity: 2MiB
             """)
         #expect(configuration.listen == [ListenAddress(host: "::1", port: 9090)])
         #expect(configuration.capacity == 1_610_612_736)
@@ -102,6 +103,7 @@ struct ConfigTests {
         #expect(source.lifetimes.unstated == .seconds(172_800) && source.lifetimes.overridesServer)
         #expect(source.isAlwaysOffline && source.attempts == 3 && source.timeout == .seconds(12))
         #expect(source.bodyLimit == 1_000_000)
+        #expect(source.capacity == 2_097_152 && configuration.sourceCapacities == [source.name: 2_097_152])
     }
 
     static let wrong = [
@@ -116,6 +118,7 @@ struct ConfigTests {
         WrongConfig("sources:\n  o:\n    template: https://h/set.json", "in a folder of this machine"),
         WrongConfig("sources:\n  o:\n    template: https://h/{z}/{x}/{y}\n    watch: true", "'watch' is for"),
         WrongConfig("sources:\n  o:\n    template: w/{z}/{x}/{y}.png\n    watch: true", "'watch' is for"),
+        WrongConfig("sources:\n  o:\n    template: w.mbtiles\n    capacity: 1GB", "take no room in the cache"),
         WrongConfig("sources:\n  o:\n    template: w.mbtiles\n    mirrors: [https://h]", "files have no mirrors"),
         WrongConfig(
             "sources:\n  o:\n    template: https://h/{z}/{x}/{y}\n    zooms: 3-99",
