@@ -58,7 +58,7 @@ public struct ArchiveMetadata: Sendable, Equatable {
     static let mostOthers = 1000
 
     /// What describes one file and not the map: it would be wrong in the file that is written from the tiles.
-    private static let aboutTheFile: Set<String> = [
+    static let aboutTheFile: Set<String> = [
         "scheme", "compression", "filesize", "agg_tiles_hash", "antimeridian_adjusted_bounds",
     ]
 

@@ -69,6 +69,7 @@ extension ArchiveMetadata {
         case "description": description = value
         case "attribution": attribution = value
         case "format", "minzoom", "maxzoom", "bounds", "center", "json", Self.regionsName: return false
+        case _ where Self.aboutTheFile.contains(name): return false
         default:
             others.removeAll { $0.name == name }
             guard let value else { break }

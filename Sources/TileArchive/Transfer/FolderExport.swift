@@ -36,7 +36,7 @@ struct FolderExport {
     ) throws {
         self.tiles = tiles
         self.path = path
-        try OutputPlace.check(path, for: path)
+        try OutputPlace.checkFolder(path)
         folder = try FolderHandle.open(path)
         self.rowsFromSouth = rowsFromSouth
         self.observer = observer
