@@ -102,6 +102,11 @@ package protocol GlancingReader: ArchiveReader {
 package protocol CountingReader: ArchiveReader {
     /// Whether it has more tiles than that; `false` where damage is found before so many.
     func hasMoreTiles(than most: Int) -> Bool
+
+    /// How many tiles it has, by its lists alone; `nil` if they are more than that.
+    ///
+    /// - Throws: ``ArchiveError`` where these are damaged.
+    func tileCount(atMost most: Int) throws -> Int?
 }
 
 /// An archive that may go on for long without coming to a tile, and can be stopped then too.
@@ -115,11 +120,24 @@ package protocol StoppableReader: ArchiveReader {
 
 extension ArchiveReader {
     /// Goes through all tiles; asks between tiles too whether to stop, where the archive can be stopped there.
-    func forEachTile(stoppedBy isStopped: () -> Bool, _ body: (ArchiveStep) throws -> Bool) throws {
+    package func forEachTile(stoppedBy isStopped: () -> Bool, _ body: (ArchiveStep) throws -> Bool) throws {
         if let archive = self as? any StoppableReader {
             try archive.forEachTile(unless: isStopped, body)
         } else {
             try forEachTile(body)
+        }
+    }
+
+    /// The same with the rank of a tile's file: of several of one place and scale a look-up finds the one with the lowest.
+    ///
+    /// 0 for all tiles of what is no folder.
+    func forEachTile(
+        stoppedBy isStopped: () -> Bool, _ body: (_ step: ArchiveStep, _ rank: Int) throws -> Bool
+    ) throws {
+        if let folder = self as? FolderReader {
+            try folder.forEachFile(unless: isStopped, body)
+        } else {
+            try forEachTile(stoppedBy: isStopped) { try body($0, 0) }
         }
     }
 }

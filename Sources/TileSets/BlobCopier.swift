@@ -31,7 +31,8 @@ package struct BlobCopier: Sendable {
         #if canImport(Darwin)
         if clonefile(from, to, 0) == 0 { return .made }
         #else
-        let source = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
+        // What has a blob's name may be a pipe, which nobody writes.
+        let source = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
         guard source >= 0 else { throw FileError("open", from, errno) }
         defer { close(source) }
         let copy = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o444)

@@ -85,6 +85,31 @@ package struct SetList: Sendable {
     }
 }
 
+extension SetList {
+    /// What is wrong with where a chunk begins; `nil` if it may follow the one before it.
+    ///
+    /// - Parameters:
+    ///   - first: The key of its first tile.
+    ///   - before: The last key of the chunk before it, and how many tiles that has.
+    package static func flaw(inChunkFrom first: SetKey, after before: (last: SetKey, count: Int)) -> String? {
+        guard before.last < first else { return "tile \(first.text) is not in its place, or is there twice" }
+        guard ChunkRule.begins(at: first, after: before.last, count: before.count) else {
+            return "no chunk begins at tile \(first.text)"
+        }
+        return nil
+    }
+
+    /// What is wrong with where a chunk ends; `nil` if it ends where it has to.
+    ///
+    /// - Parameter tiles: Its tiles, in order.
+    package static func flaw(inChunk tiles: [SetTile]) -> String? {
+        let cut = tiles.indices.dropFirst().first {
+            ChunkRule.begins(at: tiles[$0].key, after: tiles[$0 - 1].key, count: $0)
+        }
+        return cut.map { "another chunk begins at tile \(tiles[$0].key.text)" }
+    }
+}
+
 /// The list of a set's chunks; its digest names the set.
 package struct SetRoot: Hashable, Sendable {
     /// A chunk as the root names it.

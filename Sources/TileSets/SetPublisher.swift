@@ -146,10 +146,15 @@ package struct SetPublisher {
     private func list(_ report: inout PublishReport) throws -> SetList {
         report.bytes = 0
         var listed: [SetTile] = []
-        var blobs = Set<BlobDigest>()
+        var blobs: [BlobDigest: Int] = [:]
         report.skipped = try tiles.forEachTile { tile in
             listed.append(tile)
-            if blobs.insert(tile.blob).inserted { report.bytes += tile.size }
+            if let size = blobs.updateValue(tile.size, forKey: tile.blob) {
+                // A set that is published anew may contradict itself.
+                guard size == tile.size else { throw damaged(tile) }
+            } else {
+                report.bytes += tile.size
+            }
             if listed.count & 1023 == 0, progress.wantsStop() {
                 throw SetError(.stopped, "interrupted: nothing was published")
             }

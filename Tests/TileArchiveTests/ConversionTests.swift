@@ -73,6 +73,64 @@ struct ConversionTests {
         #expect(try package.everything().tiles.count == 3)
     }
 
+    private func publish(_ archive: String) throws -> PublishReport {
+        try FileManager.default.createDirectory(atPath: scratch("\(archive).set"), withIntermediateDirectories: true)
+        let tiles = ArchiveToPublish(try open(archive), observer: Notes())
+        let publisher = SetPublisher(tiles, source: try SourceName("s"), now: Timestamp(seconds: 2))
+        return try publisher.publish(into: DiskFileSystem(location: scratch("\(archive).set")))
+    }
+
+    /// Files with other endings than the usual ones were listed, not found again, and left out as "removed meanwhile".
+    @Test func filesOfAnyEndingAreConverted() throws {
+        let endings = [".svg", ".PNG", ".mvt.gz", "", ".geojson", ".jpe", ".terrain"]
+        for (row, ending) in endings.enumerated() {
+            try scratch.write(Data("tile \(row)".utf8), to: "in/3/5/\(row)\(ending)")
+        }
+        for to in ["out", "out.mbtiles", "out.pmtiles"] {
+            let notes = Notes()
+            let report = try convert("in", to, notes)
+            #expect(report.tiles == endings.count && report.skipped == 0, "\(to): \(notes.skips)")
+            let reader = try open(to)
+            for row in endings.indices where to != "out" {
+                #expect(try reader.tile(z: 3, x: 5, y: row)?.data == Data("tile \(row)".utf8), "\(to): \(endings[row])")
+            }
+        }
+        #expect(try publish("in").tiles == endings.count)
+    }
+
+    /// One file was listed, and another one read: a web page was written as a tile, and publishing gave up.
+    @Test func ofSeveralFilesOfATileTheSameOneIsListedReadAndCompared() throws {
+        let files = [
+            "0/0/0.png": "<!DOCTYPE html><html>", "0/0/0.jpg": "zero", "1/0/0.mvt": "one", "1/0/0.pbf.gz": "no",
+            "1/0/1.jpg": "no", "1/0/1.png": "two", "1/1/1.zz": "no", "1/1/1.bin": "three", "1/1/0.zz": "four",
+        ]
+        for (name, text) in files { try scratch.write(Data(text.utf8), to: "in/\(name)") }
+        #expect(try convert("in", "out.pmtiles").tiles == 5)
+        let out = try open("out.pmtiles")
+        for (z, x, y, text) in [
+            (0, 0, 0, "zero"), (1, 0, 0, "one"), (1, 0, 1, "two"), (1, 1, 1, "three"), (1, 1, 0, "four"),
+        ] {
+            #expect(try out.tile(z: z, x: x, y: y)?.data == Data(text.utf8), "\(text)")
+        }
+        let report = try TileComparison(
+            old: ArchiveDigests(try open("in"), source: nil), new: ArchiveDigests(out, source: nil), observer: Notes()
+        ).run()
+        #expect(report.same == 5 && report.changed == 0 && report.added == 0 && report.removed == 0)
+        #expect(try publish("in").tiles == 5)
+    }
+
+    @Test func aFolderThatSaysNonsenseOfItselfIsReadWithAWarning() throws {
+        try scratch.write(Data("tile".utf8), to: "in/0/0/0.png")
+        #expect(try open("in").warnings.isEmpty)
+        for said in ["", "[1]", "{", String(repeating: "[", count: 100_000)] {
+            try scratch.write(Data(said.utf8), to: "in/metadata.json")
+            let reader = try open("in")
+            #expect(reader.warnings.count == 1 && reader.warnings[0].contains("metadata.json is not used"))
+            #expect(reader.metadata == ArchiveMetadata())
+            #expect(try reader.tile(z: 0, x: 0, y: 0)?.data == Data("tile".utf8))
+        }
+    }
+
     @Test func whatAnArchiveSaysIsKeptAndCanBeChanged() throws {
         try Pyramid(seed: 1, zooms: 0...2).write(to: scratch, "in")
         let said = #"{"name":"Roads","attribution":"us","vector_layers":[{"id":"a","fields":{}}],"note":"x"}"#

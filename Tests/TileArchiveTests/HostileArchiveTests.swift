@@ -31,6 +31,20 @@ struct HostileArchiveTests {
         return limits
     }
 
+    /// A view that gives rows without end, none of them a tile, kept conversions and publishing busy for ever.
+    @Test func rowsThatAreNoTilesCountAgainstTheLimit() throws {
+        let path = try make(
+            "CREATE VIEW tiles AS \(Self.counter) SELECT 99 AS zoom_level, n AS tile_column, 0 AS tile_row, x'00' AS tile_data FROM c;"
+        )
+        var conversion = ArchiveConversion(try MBTilesReader(path, limits: impatient))
+        conversion.mostTiles = 1000
+        #expect(
+            message { _ = try conversion.run(to: scratch("out.pmtiles"), format: .pmtiles, observer: Notes()) }
+                .contains("has more than 1000 tiles"))
+        let tiles = ArchiveToPublish(try MBTilesReader(path, limits: impatient), mostTiles: 1000, observer: Notes())
+        #expect(message { _ = try tiles.forEachTile { _ in } }.contains("has more than 1000 tiles"))
+    }
+
     private func transfer(_ most: Int = 10_000_000) throws -> ArchiveImport {
         let store = try TileStore(at: scratch("store"))
         var transfer = ArchiveImport(

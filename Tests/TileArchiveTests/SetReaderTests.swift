@@ -1,3 +1,4 @@
+import ContentCoding
 import Foundation
 import Testing
 import TileArchive
@@ -157,14 +158,112 @@ struct SetReaderTests {
         try store.publish(scratch("set"))
         let reader = try SetReader(scratch("set"))
         try reader.checkLists()
-        #expect(reader.chunkCount > 3)
-        let list = scratch("set/\(SetPaths.list(reader.chunkName(2)))")
+        #expect(reader.items.count > 3)
+        let list = scratch("set/\(SetPaths.list(reader.items[2].digest))")
         let whole = try Data(contentsOf: URL(fileURLWithPath: list))
         try FileManager.default.removeItem(atPath: list)
         let again = try SetReader(scratch("set"))
         #expect(message { try again.checkLists() }.contains("[damaged]"))
         try whole.write(to: URL(fileURLWithPath: list))
         try again.checkLists()
+    }
+
+    /// A set that is made by hand, with a tile a chunk, whatever that is.
+    private func make(_ folder: String, _ tiles: [(key: String, body: String, size: Int)]) throws {
+        func list(_ json: String) throws -> (name: String, length: Int) {
+            let bytes = [UInt8](json.utf8)
+            try scratch.write(try Gzip.encode(Data(bytes)), to: "\(folder)/\(SetPaths.list(bytes.digest))")
+            return ("\(bytes.digest)", bytes.count)
+        }
+        var chunks: [String] = []
+        for tile in tiles {
+            let body = [UInt8](tile.body.utf8)
+            try scratch.write(Data(body), to: "\(folder)/\(SetPaths.blob(body.digest))")
+            let chunk = try list(
+                #"{"kinds":[["image/png",null]],"runs":[["\#(tile.key)",1,"\#(body.digest)",\#(tile.size),0]]}"#)
+            chunks.append(#"["\#(chunk.name)",1,\#(chunk.length)]"#)
+        }
+        let root = try list(#"{"chunks":[\#(chunks.joined(separator: ","))]}"#)
+        let blobs = Set(tiles.map(\.body))
+        let document = SetDocument(
+            name: "s", time: Timestamp(seconds: 1), root: try #require(BlobDigest(root.name)), rootLength: root.length,
+            tiles: tiles.count, blobs: blobs.count, bytes: blobs.reduce(0) { $0 + $1.utf8.count })
+        try scratch.write(Data(document.encoded), to: "\(folder)/set.json")
+    }
+
+    private func publish(_ set: String, to folder: String) throws {
+        try FileManager.default.createDirectory(atPath: scratch(folder), withIntermediateDirectories: true)
+        let tiles = ArchiveToPublish(try SetReader(scratch(set)), observer: Notes())
+        let publisher = SetPublisher(tiles, source: try SourceName("s"), now: Timestamp(seconds: 2))
+        _ = try publisher.publish(into: DiskFileSystem(location: scratch(folder)))
+    }
+
+    private func problems(of set: String) throws -> String {
+        let check = SetCheck(scratch(set), wantsStop: { false }, progress: { _, _ in })
+        return try check.run().problems.lines.joined(separator: "\n")
+    }
+
+    /// A set whose first tile is of a higher zoom than its last one ended the program.
+    @Test func aSetWhoseChunksAreNotInOrderIsAnErrorAndNoTrap() throws {
+        for (number, keys) in [["1/1/1", "0/0/0"], ["1/1/1", "1/0/0"]].enumerated() {
+            try make("\(number)", keys.map { ($0, "a", 1) })
+            #expect(message { _ = try SetReader(scratch("\(number)")) }.contains("[damaged]"))
+            #expect(try problems(of: "\(number)").contains("is not in its place"))
+        }
+        // Opening does not see these.
+        for (number, keys) in [["0/0/0", "0/0/0"], ["0/0/0", "1/1/1", "1/0/0", "2/0/0"]].enumerated() {
+            let set = "hidden\(number)"
+            try make(set, keys.map { ($0, "a", 1) })
+            let reader = try SetReader(scratch(set))
+            #expect(message { try reader.forEachTile { _ in true } }.contains("not in its place, or is there twice"))
+            #expect(message { try reader.forEachListed { _ in } }.contains("not in its place, or is there twice"))
+            #expect(try problems(of: set).contains("is there twice"))
+            #expect(message { try publish(set, to: "out\(number)") }.contains("[damaged]"))
+            #expect(!FileManager.default.fileExists(atPath: scratch("out\(number)/set.json")))
+        }
+        try make("cut", [("0/0/0", "a", 1), ("1/0/0", "a", 1)])
+        #expect(try problems(of: "cut").contains("no chunk begins at tile 1/0/0"))
+    }
+
+    /// It was published, and nobody could pull it.
+    @Test func aBlobWithTwoSizesIsDamageAndNotPublished() throws {
+        try make("set", [("0/0/0", "two", 3), ("1/0/0", "two", 2)])
+        #expect(throws: SetError.self) { try publish("set", to: "out") }
+        #expect(!FileManager.default.fileExists(atPath: scratch("out/set.json")))
+        #expect(try problems(of: "set").contains("that it has 3 bytes, and 2"))
+    }
+
+    /// The publisher waited for whoever would write to the pipe.
+    @Test func aPipeInTheFileOfATileIsDamage() throws {
+        try make("set", [("0/0/0", "a", 1)])
+        let path = scratch("set/\(SetPaths.blob([UInt8]("a".utf8).digest))")
+        try FileManager.default.removeItem(atPath: path)
+        #expect(mkfifo(path, 0o600) == 0)
+        #expect(!message { try publish("set", to: "out") }.contains("no error"))
+        #expect(!FileManager.default.fileExists(atPath: scratch("out/set.json")))
+    }
+
+    /// After going back to the former version its tiles outside of the latest one's box were not asked for.
+    @Test func aFormerVersionDoesNotSayWhereTheLatestOneIs() throws {
+        let store = try TileStore(at: scratch("cache"))
+        let source = try SourceName("s")
+        try FileManager.default.createDirectory(atPath: scratch("set"), withIntermediateDirectories: true)
+        for (zoom, bounds) in [(0, "-180,-85,180,85"), (3, "1,2,3,4")] {
+            try store.put(Data("zoom \(zoom)".utf8), try TileAddress(z: zoom, x: 0, y: 0))
+            var publisher = SetPublisher(
+                CacheTiles(store, folder: "", source: source), source: source, now: Timestamp(seconds: 1_700_000_000))
+            publisher.copier = nil
+            publisher.metadata = ["bounds": .string(bounds), "name": .string("a map"), "maxzoom": .integer(0)]
+            _ = try publisher.publish(into: DiskFileSystem(location: scratch("set")))
+        }
+        let latest = try SetReader(scratch("set"))
+        #expect(latest.metadata.bounds == (try GeoBox(west: 1, south: 2, east: 3, north: 4)))
+        #expect(latest.metadata.zooms == 0...3)
+        #expect(latest.statements.keys.sorted() == ["bounds", "maxzoom", "name"])
+        let former = try SetReader(scratch("set"), version: try #require(latest.document.kept.first?.root))
+        #expect(former.metadata.bounds == nil && former.metadata.name == "a map")
+        #expect(former.metadata.zooms == 0...0)
+        #expect(former.statements.keys.sorted() == ["maxzoom", "name"])
     }
 
     @Test func whatIsNoSetIsSaidToBeNone() throws {

@@ -80,6 +80,39 @@ struct ArchiveCommandTests {
         #expect(try outcome.json()["damaged"] as? Int ?? 0 > 0, "\(note)")
     }
 
+    /// A file of some bytes that claimed billions of tiles was counted and checked for days.
+    @Test func archivesWithoutEndAreRefused() throws {
+        // As a program that does not say how many tiles there are.
+        try change("x.pmtiles") { $0.replaceSubrange(72..<80, with: Data(count: 8)) }
+        #expect(try succeed("info", scratch("x.pmtiles"), "--json").json()["tiles"] as? Int == pyramid.tiles.count)
+        #expect(try tilegc("info", scratch("x.pmtiles"), "--max-tiles", "3").messages.contains("--max-tiles"))
+        for name in Self.names {
+            let outcome = try tilegc("verify", scratch(name), "--max-tiles", "3")
+            #expect(
+                outcome.status != 0 && outcome.messages.contains("has more than 3 tiles"),
+                "\(name): \(outcome.messages)")
+        }
+        #expect(try tilegc("info", scratch("folder"), "--max-tiles", "3").messages.contains("--max-tiles"))
+    }
+
+    /// Tiles lay between a set's own files afterwards.
+    @Test func nothingIsConvertedIntoAPublishedSet() throws {
+        let before = try FileManager.default.subpathsOfDirectory(atPath: scratch("set")).sorted()
+        for to in ["set", "set/objects", "set/objects/x.pmtiles", "set/staging/y", "set/objects/ab/z.mbtiles"] {
+            let outcome = try tilegc("convert", scratch("set/set.json"), scratch(to), "--force")
+            #expect(outcome.status == 64 && outcome.messages.contains("published set"), "\(to): \(outcome.messages)")
+        }
+        #expect(try FileManager.default.subpathsOfDirectory(atPath: scratch("set")).sorted() == before)
+        try succeed("convert", scratch("set"), scratch("set/beside.pmtiles"))
+    }
+
+    @Test func whatAnArchiveDoesNotKeepCannotBeSaid() throws {
+        for name in ["scheme", "compression", "filesize"] {
+            #expect(
+                try tilegc("convert", scratch("x.pmtiles"), scratch("y.mbtiles"), "--set", "\(name)=1").status == 64)
+        }
+    }
+
     @Test func damageOfArchivesIsFound() throws {
         try change("folder/2/1/1.png") { $0 = Data("<html><body>Bad gateway</body></html>".utf8) }
         try expectDamage("folder", "a page in a folder")

@@ -175,7 +175,7 @@ package struct TileComparison {
                 Tile(
                     place: TileID.number(z: address.z, x: address.x, y: address.y),
                     group: groups.number(of: variant.reduced(to: detail)), isNew: isNew,
-                    order: laterCounts ? UInt64.max - UInt64(count) : UInt64(count),
+                    order: laterCounts ? UInt64.max - UInt64(count) : UInt64(tile.rank) << 48 | UInt64(count),
                     variant: variants.number(of: variant), size: size, digest: tile.digest))
             // Also of tiles that will not be compared: the old side has these bytes.
             if !isNew { try contents.add(Content(digest: tile.digest, size: size, isNew: false)) }

@@ -17,6 +17,8 @@ package struct DigestedTile: Sendable, Equatable {
     package var digest: BlobDigest
     /// How many bytes these are.
     package var size: Int
+    /// Of several with the same address the lowest counts, before their order does.
+    package var rank = 0
 }
 
 /// What distinguishes tiles, from the coarsest to the finest.
@@ -116,7 +118,7 @@ package struct ArchiveDigests: TileDigests {
             others.skipped += count
             observer.skipped(what, why, count: count)
         }
-        try archive.forEachTile(stoppedBy: { observer.wantsStop }) { step in
+        try archive.forEachTile(stoppedBy: { observer.wantsStop }) { step, rank in
             seen += 1
             guard seen <= mostTiles else { throw tooManyTiles(archive, mostTiles) }
             switch step {
@@ -137,7 +139,9 @@ package struct ArchiveDigests: TileDigests {
                     last = (tile.data, digest)
                 }
                 let address = try TileAddress(z: z, x: x, y: y, scale: scale)
-                try body(DigestedTile(source: source, address: address, digest: digest, size: tile.data.count))
+                try body(
+                    DigestedTile(
+                        source: source, address: address, digest: digest, size: tile.data.count, rank: rank))
             }
             return !observer.wantsStop
         }
@@ -173,7 +177,8 @@ package struct SetDigests: TileDigests {
     }
 }
 
-func tooManyTiles(_ archive: any ArchiveReader, _ most: Int) -> ArchiveError {
+/// What an archive with more tiles than are allowed is refused with.
+package func tooManyTiles(_ archive: any ArchiveReader, _ most: Int) -> ArchiveError {
     ArchiveError(
         .tooMany, "\(archive.path) has more than \(most) tiles: if that is meant, allow more with --max-tiles")
 }

@@ -1,3 +1,5 @@
+import TileStore
+
 #if canImport(FoundationEssentials)
 import FoundationEssentials
 #else
@@ -10,7 +12,11 @@ import Foundation
 package final class FolderReader: StoppableReader {
     private static let largestTile = 64 << 20
     /// What a look-up without a template tries, one after another.
-    private static let endings = ["png", "jpg", "pbf", "webp", "mvt", "jpeg", "avif", "gif", "pbf.gz", "json", "bin"]
+    private static let usualEndings = [
+        ".png", ".jpg", ".pbf", ".webp", ".mvt", ".jpeg", ".avif", ".gif", ".pbf.gz", ".json", ".bin",
+    ]
+    /// More kinds of names than these are no folder of tiles.
+    private static let mostEndings = 256
 
     /// The file in which a folder says what it is.
     static let metadataName = "metadata.json"
@@ -18,10 +24,13 @@ package final class FolderReader: StoppableReader {
 
     package let path: String
     package let metadata: ArchiveMetadata
+    package let warnings: [String]
     private let folder: FolderHandle
     private let rowsFromSouth: Bool
     /// What follows the row in a template: `.png`, `@2x.png`.
     private let ending: String?
+    /// What a look-up tries, one after another: what is usual, then what else was met on the way through the folder.
+    private let endings = Locked(FolderReader.usualEndings)
 
     /// Opens a folder, or the folder of a template such as `tiles/{z}/{x}/{y}.png`.
     ///
@@ -56,21 +65,32 @@ package final class FolderReader: StoppableReader {
             throw ArchiveError(
                 .notFound, "there is no folder \(root): give the folder that holds the zoom folders 0, 1, 2 …")
         }
-        if ending == nil, case .bytes(let said) = folder.read(Self.metadataName, limit: Self.mostMetadata) {
-            metadata = ArchiveMetadata(sourceJSON: said)
-        } else {
-            metadata = ArchiveMetadata()
-        }
+        (metadata, warnings) = try ending == nil ? Self.metadata(of: folder) : (ArchiveMetadata(), [])
         self.folder = folder
         self.rowsFromSouth = south
         self.ending = ending
+    }
+
+    /// What a folder says of itself; without it, it still has all its tiles.
+    private static func metadata(of folder: FolderHandle) throws -> (ArchiveMetadata, warnings: [String]) {
+        let why: String
+        switch folder.read(metadataName, limit: mostMetadata) {
+        case .absent: return (ArchiveMetadata(), [])
+        case .bytes(let said):
+            if JSON(said)?.members != nil { return (ArchiveMetadata(sourceJSON: said), []) }
+            why = "it is no JSON object"
+        case .link: why = "symbolic links are not followed"
+        case .notAFile: why = "it is not a file"
+        case .tooLarge: why = "it is larger than \(mostMetadata >> 20) MiB"
+        case .refused(let reason): why = reason
+        }
+        return (ArchiveMetadata(), ["\(folder.path)/\(metadataName) is not used: \(why)"])
     }
 
     package var format: ArchiveFormat { .folder }
     package var tileCount: Int? { nil }
     package func tileCount(unless isStopped: () -> Bool) -> Int? { nil }
     package var modified: Int64? { nil }
-    package var warnings: [String] { [] }
 
     /// Whether the folder has at least one zoom in it.
     package func holdsZooms() throws -> Bool {
@@ -82,26 +102,41 @@ package final class FolderReader: StoppableReader {
 
     private static func zoom(_ name: String) -> Int? { TileFileName.number(name).flatMap { $0 <= 28 ? $0 : nil } }
 
-    /// The place of a file's extension among those that a look-up tries, one after another.
-    static func rank(ofExtension name: String?) -> Int { name.flatMap { endings.firstIndex(of: $0) } ?? endings.count }
+    /// The place of a file's ending among those that a look-up tries, which it is one of from now on.
+    ///
+    /// `nil` if there are too many already.
+    private func rank(of file: TileFileName) -> Int? {
+        let ending = String(file.name.drop { $0 != "." })
+        return endings.withLock { endings in
+            if let known = endings.firstIndex(of: ending) { return known }
+            guard endings.count < Self.mostEndings else { return nil }
+            endings.append(ending)
+            return endings.count - 1
+        }
+    }
 
     package func tile(z: Int, x: Int, y: Int) throws -> ArchivedTile? {
         try tile(z: z, x: x, y: y, scale: 1)
     }
 
     /// One tile of a scale; a template has those of its own scale alone.
-    func tile(z: Int, x: Int, y: Int, scale: Int) throws -> ArchivedTile? {
+    ///
+    /// - Parameter isMeant: What does not pass is passed over for a file with another ending.
+    func tile(
+        z: Int, x: Int, y: Int, scale: Int, where isMeant: (ArchivedTile) -> Bool = { _ in true }
+    ) throws -> ArchivedTile? {
         guard (0...28).contains(z), (0..<(1 << z)).contains(x), (0..<(1 << z)).contains(y),
             let column = try folder.subfolder(String(z))?.subfolder(String(x))
         else { return nil }
         let row = rowsFromSouth ? (1 << z) - 1 - y : y
         let names =
             ending.map { ["\(row)\($0)"] }
-            ?? Self.endings.map { scale == 1 ? "\(row).\($0)" : "\(row)@\(scale)x.\($0)" }
+            ?? endings.withLock { $0 }.map { scale == 1 ? "\(row)\($0)" : "\(row)@\(scale)x\($0)" }
         for name in names {
             switch column.read(name, limit: Self.largestTile) {
             case .bytes(let data) where !data.isEmpty:
-                return tile(data, format: TileFileName(name)?.format, modified: column.modified(name))
+                let found = tile(data, format: TileFileName(name)?.format, modified: column.modified(name))
+                if isMeant(found) { return found }
             case .refused(let why): throw ArchiveError(.io, "cannot read \(column.path)/\(name): \(why)")
             case .bytes, .absent, .link, .notAFile, .tooLarge: continue
             }
@@ -120,16 +155,24 @@ package final class FolderReader: StoppableReader {
     }
 
     package func forEachTile(unless isStopped: () -> Bool, _ body: (ArchiveStep) throws -> Bool) throws {
-        for zoom in try numbered(folder, below: 29, body) ?? [] {
+        try forEachFile(unless: isStopped) { step, _ in try body(step) }
+    }
+
+    /// Goes through all files; of several of one place and scale ``tile(z:x:y:scale:where:)`` finds the one with the lowest rank.
+    func forEachFile(
+        unless isStopped: () -> Bool, _ body: (_ step: ArchiveStep, _ rank: Int) throws -> Bool
+    ) throws {
+        let skipping: (ArchiveStep) throws -> Bool = { try body($0, 0) }
+        for zoom in try numbered(folder, below: 29, skipping) ?? [] {
             guard let columns = try folder.subfolder(String(zoom)) else {
-                guard try skip("\(folder.path)/\(zoom)", Self.noFolder, body) else { return }
+                guard try skip("\(folder.path)/\(zoom)", Self.noFolder, skipping) else { return }
                 continue
             }
-            for column in try numbered(columns, below: 1 << zoom, body) ?? [] {
+            for column in try numbered(columns, below: 1 << zoom, skipping) ?? [] {
                 // A folder may have any number of columns without a file in them.
                 if isStopped() { return }
                 guard let rows = try columns.subfolder(String(column)) else {
-                    guard try skip("\(columns.path)/\(column)", Self.noFolder, body) else { return }
+                    guard try skip("\(columns.path)/\(column)", Self.noFolder, skipping) else { return }
                     continue
                 }
                 guard try visit(rows, zoom: zoom, column: column, body) else { return }
@@ -163,7 +206,7 @@ package final class FolderReader: StoppableReader {
 
     /// Visits the files of a column; `false` once the body wants no more.
     private func visit(
-        _ rows: FolderHandle, zoom: Int, column: Int, _ body: (ArchiveStep) throws -> Bool
+        _ rows: FolderHandle, zoom: Int, column: Int, _ body: (ArchiveStep, Int) throws -> Bool
     ) throws -> Bool {
         var files: [TileFileName] = []
         for name in try rows.names() {
@@ -171,11 +214,16 @@ package final class FolderReader: StoppableReader {
                 if ending.map({ name.hasSuffix($0) && name == "\(file.row)\($0)" }) ?? true { files.append(file) }
             } else {
                 let why = "expected y.ext or y@2x.ext with y from 0 to \((1 << zoom) - 1)"
-                guard try skip("\(rows.path)/\(name)", why, body) else { return false }
+                guard try skip("\(rows.path)/\(name)", why, { try body($0, 0) }) else { return false }
             }
         }
         for file in files.sorted() {
             let step: ArchiveStep
+            guard let rank = ending == nil ? rank(of: file) : 0 else {
+                let why = "names in the folder have more than \(Self.mostEndings) different endings"
+                guard try body(skipped(rows, file, why), 0) else { return false }
+                continue
+            }
             switch rows.read(file.name, limit: Self.largestTile) {
             case .bytes(let data):
                 let row = rowsFromSouth ? (1 << zoom) - 1 - file.row : file.row
@@ -188,7 +236,7 @@ package final class FolderReader: StoppableReader {
             case .tooLarge: step = skipped(rows, file, "larger than \(Self.largestTile >> 20) MiB, which is no tile")
             case .refused(let why): step = .failed(what: "\(rows.path)/\(file.name)", why: why)
             }
-            guard try body(step) else { return false }
+            guard try body(step, rank) else { return false }
         }
         return true
     }

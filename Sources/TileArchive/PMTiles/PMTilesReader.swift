@@ -249,6 +249,10 @@ package final class PMTilesReader: GlancingReader, CountingReader {
         }
     }
 
+    package func tileCount(atMost most: Int) throws -> Int? {
+        try count(root, tiles: 0..<TileID.formatEnd, level: 0, below: UInt64(max(0, most))).map { Int($0) }
+    }
+
     /// How many tiles a directory and those below it have; `nil` if they are more than that.
     private func count(
         _ directory: PMTilesDirectory, tiles: Range<UInt64>, level: Int, below most: UInt64

@@ -11,7 +11,7 @@ package struct SetCheckReport: Sendable {
     /// Versions that were looked at.
     package var versions = 0
     /// What is wrong, one line each.
-    package var problems: [String] = []
+    package var problems = ArchiveProblems()
     /// Whether it was stopped before its end.
     package var wasStopped = false
 
@@ -37,43 +37,68 @@ package struct SetCheck {
     package func run() throws -> SetCheckReport {
         var report = SetCheckReport()
         let document = try SetReader.document(of: path)
-        var chunks = Set<BlobDigest>()
-        var blobs = Set<BlobDigest>()
+        var chunks: [BlobDigest: (first: SetKey, last: SetKey)] = [:]
+        var blobs: [BlobDigest: Int] = [:]
         for root in [document.root] + document.kept.map(\.root) {
             let isLatest = root == document.root
             var (ownBlobs, ownBytes) = (Set<BlobDigest>(), 0)
             let set: SetReader
             do { set = try SetReader(path, version: root) } catch let error as ArchiveError {
-                report.problems.append("version \(root): \(error.message)")
+                report.problems.add("version \(root): \(error.message)")
                 continue
             }
             report.versions += 1
             if isLatest { report.tiles = set.tileCount ?? 0 }
-            for number in 0..<set.chunkCount where isLatest || chunks.insert(set.chunkName(number)).inserted {
-                if isLatest { chunks.insert(set.chunkName(number)) }
-                let tiles: [SetTile]
-                do { tiles = try set.chunk(number) } catch let error as ArchiveError {
-                    report.problems.append("version \(root): \(error.message)")
+            var before: (last: SetKey, count: Int)?
+            for item in set.items {
+                func check(_ keys: (first: SetKey, last: SetKey)) {
+                    if let before, let flaw = SetList.flaw(inChunkFrom: keys.first, after: before) { refuse(flaw) }
+                    before = (keys.last, item.tiles)
+                }
+                func refuse(_ flaw: String) {
+                    report.problems.add("version \(root): chunk \(item.digest) of the set is wrong: \(flaw)")
+                }
+                // Versions share most of their chunks.
+                if let keys = chunks[item.digest] {
+                    check(keys)
                     continue
                 }
+                let tiles: [SetTile]
+                do { tiles = try set.tiles(of: item) } catch let error as ArchiveError {
+                    report.problems.add("version \(root): \(error.message)")
+                    before = nil
+                    continue
+                }
+                guard let first = tiles.first, let last = tiles.last else { continue }
+                chunks[item.digest] = (first.key, last.key)
+                check((first.key, last.key))
+                if let flaw = SetList.flaw(inChunk: tiles) { refuse(flaw) }
                 for tile in tiles {
                     if wantsStop() {
                         report.wasStopped = true
                         return report
                     }
                     if isLatest, ownBlobs.insert(tile.blob).inserted { ownBytes += tile.size }
-                    guard blobs.insert(tile.blob).inserted else { continue }
+                    if let size = blobs[tile.blob] {
+                        if size != tile.size {
+                            report.problems.add(
+                                "tile \(tile.key.text): the set says of blob \(tile.blob) that it has \(size) bytes, and "
+                                    + "\(tile.size)")
+                        }
+                        continue
+                    }
+                    blobs[tile.blob] = tile.size
                     do {
                         report.bytes += try set.content(of: tile).data.count
                         report.blobs += 1
                     } catch let error as ArchiveError {
-                        report.problems.append("tile \(tile.key.text): \(error.message)")
+                        report.problems.add("tile \(tile.key.text): \(error.message)")
                     }
                     progress(report.blobs, report.bytes)
                 }
             }
             if isLatest, report.problems.isEmpty, ownBlobs.count != document.blobs || ownBytes != document.bytes {
-                report.problems.append(
+                report.problems.add(
                     "\(SetDocument.path) says that the set has \(document.blobs) blobs of \(document.bytes) bytes; it has "
                         + "\(ownBlobs.count) of \(ownBytes)")
             }

@@ -21,7 +21,8 @@ package final class SetReader: CountingReader, GlancingReader {
     package let metadata: ArchiveMetadata
 
     private let files: any FileSystem
-    private let items: [SetRoot.Item]
+    /// The chunks of its list.
+    package let items: [SetRoot.Item]
     private let state = Locked(State())
 
     /// What was read of the lists.
@@ -68,15 +69,24 @@ package final class SetReader: CountingReader, GlancingReader {
             throw ArchiveError(.damaged, "\(place) says that it has \(document.tiles) tiles, and its lists have others")
         }
         var said = ArchiveMetadata(setMembers: document.metadata)
+        // What is said is said of the latest version, and where another one is only its tiles know.
+        if digest != document.root { (said.bounds, said.center) = (nil, nil) }
         if let first = items.first, let last = items.last {
             let tiles = try Self.checked { try (Self.chunk(first, files), Self.chunk(last, files)) }
             if let first = tiles.0.first, let last = tiles.1.last {
-                said.zooms = said.zooms ?? first.key.tile.z...last.key.tile.z
+                guard first.key <= last.key else { throw Self.misplaced(last.key, files) }
+                said.zooms = first.key.tile.z...last.key.tile.z
                 said.tileFormat = said.tileFormat ?? first.kind.type.map { TileContent.format(ofMediaType: $0) }
             }
         }
         said.name = said.name ?? document.name
         metadata = said
+    }
+
+    /// What a set that is made of this version says of its source.
+    package var statements: [String: JSONValue] {
+        guard version != document.root else { return document.metadata }
+        return document.metadata.filter { $0.key != "bounds" && $0.key != "center" }
     }
 
     /// The folder, where links have led when it was opened.
@@ -86,6 +96,7 @@ package final class SetReader: CountingReader, GlancingReader {
     package var modified: Int64? { document.time.seconds }
     package var warnings: [String] { [] }
     package func hasMoreTiles(than most: Int) -> Bool { (tileCount ?? 0) > most }
+    package func tileCount(atMost most: Int) -> Int? { tileCount.flatMap { $0 > most ? nil : $0 } }
 
     /// What the set in a folder says of itself.
     ///
@@ -175,8 +186,8 @@ package final class SetReader: CountingReader, GlancingReader {
 
     package func forEachTile(_ body: (ArchiveStep) throws -> Bool) throws {
         var last: (blob: BlobDigest, content: ArchivedTile)?
-        for item in items {
-            for tile in try Self.checked({ try Self.chunk(item, files) }) {
+        try forEachChunk { tiles in
+            for tile in tiles {
                 let address = tile.key.tile
                 let content: ArchivedTile
                 if let last, last.blob == tile.blob {
@@ -190,14 +201,38 @@ package final class SetReader: CountingReader, GlancingReader {
                         .tile(
                             z: address.z, x: address.x, y: address.y, scale: address.scale,
                             fileExtension: address.format, content))
-                else { return }
+                else { return false }
             }
+            return true
         }
     }
 
-    /// Goes through the tiles without reading their bytes.
+    /// Goes through the tiles without reading their bytes, in the order of their keys, each key once.
+    ///
+    /// - Throws: ``ArchiveError``, and what the body throws.
     package func forEachListed(_ body: (SetTile) throws -> Void) throws {
-        for item in items { try Self.checked { try Self.chunk(item, files) }.forEach(body) }
+        try forEachChunk { tiles in
+            try tiles.forEach(body)
+            return true
+        }
+    }
+
+    /// Goes through the chunks until the body returns `false`; their tiles follow each other.
+    private func forEachChunk(_ body: ([SetTile]) throws -> Bool) throws {
+        var last: SetKey?
+        for item in items {
+            let tiles = try Self.checked { try Self.chunk(item, files) }
+            if let last, let first = tiles.first, first.key <= last { throw Self.misplaced(first.key, files) }
+            last = tiles.last?.key
+            guard try body(tiles) else { return }
+        }
+    }
+
+    private static func misplaced(_ key: SetKey, _ files: any FileSystem) -> ArchiveError {
+        ArchiveError(
+            .damaged,
+            "\(files.location): tile \(key.text) of the set is not in its place, or is there twice: publish the set again"
+        )
     }
 
     /// The tile with just this key; `nil` where the set has none.
@@ -227,12 +262,8 @@ package final class SetReader: CountingReader, GlancingReader {
 
     // MARK: Lists
 
-    /// How many chunks its list has.
-    package var chunkCount: Int { items.count }
-    /// What a chunk is named.
-    package func chunkName(_ number: Int) -> BlobDigest { items[number].digest }
     /// A chunk's tiles, read anew.
-    package func chunk(_ number: Int) throws -> [SetTile] { try Self.checked { try Self.chunk(items[number], files) } }
+    func tiles(of item: SetRoot.Item) throws -> [SetTile] { try Self.checked { try Self.chunk(item, files) } }
 
     private static func key(z: Int, x: Int, y: Int) -> SetKey? {
         guard (0...28).contains(z), (0..<(1 << z)).contains(x), (0..<(1 << z)).contains(y) else { return nil }

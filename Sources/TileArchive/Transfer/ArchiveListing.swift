@@ -88,9 +88,11 @@ struct ArchiveListing {
         var (responses, numbers) = ([ResponseFields](), [ResponseFields: UInt32]())
         // Equal tiles that follow each other, such as a run of PMTiles, are hashed once.
         var last: (data: Data, digest: BlobDigest)?
-        var bytes = 0
+        var (bytes, seen) = (0, 0)
         var found = others
-        try archive.forEachTile(stoppedBy: { observer.wantsStop }) { step in
+        try archive.forEachTile(stoppedBy: { observer.wantsStop }) { step, rank in
+            seen += 1
+            guard seen <= mostTiles else { throw tooManyTiles(archive, mostTiles) }
             switch step {
             case .skipped(let what, let why, let count):
                 found.skipped += count
@@ -98,7 +100,7 @@ struct ArchiveListing {
             case .failed(let what, let why):
                 found.failed += 1
                 observer.failed(what, why)
-            case .tile(let z, let x, let y, let scale, let fileExtension, let content):
+            case .tile(let z, let x, let y, let scale, _, let content):
                 if let why = content.objection {
                     found.skipped += 1
                     observer.skipped("\(archive.path): \(z)/\(x)/\(y)", why, count: 1)
@@ -117,9 +119,8 @@ struct ArchiveListing {
                 try records.add(
                     Record(
                         place: TileID.number(z: z, x: x, y: y), scale: UInt8(clamping: scale),
-                        order: order(of: records.count, fileExtension), response: number,
+                        order: order(of: records.count, rank), response: number,
                         size: UInt32(clamping: content.data.count), digest: digest))
-                guard records.count <= mostTiles else { throw tooManyTiles(archive, mostTiles) }
                 bytes += content.data.count
                 observer.advanced(
                     TransferProgress(tiles: records.count, total: nil, bytes: bytes, place: "\(z)/\(x)/\(y)"))
@@ -132,10 +133,10 @@ struct ArchiveListing {
     }
 
     /// Of several tiles for one key that one is first which a look-up finds.
-    private func order(of number: Int, _ fileExtension: String?) -> UInt64 {
+    private func order(of number: Int, _ rank: Int) -> UInt64 {
         switch archive.format {
         case .mbtiles: UInt64.max - UInt64(number)
-        case .folder: UInt64(FolderReader.rank(ofExtension: fileExtension))
+        case .folder: UInt64(rank)
         case .pmtiles, .set: UInt64(number)
         }
     }
@@ -145,7 +146,7 @@ struct ArchiveListing {
         switch archive {
         case let set as SetReader: try set.tile(address)
         case let folder as FolderReader:
-            try folder.tile(z: address.z, x: address.x, y: address.y, scale: address.scale)
+            try folder.tile(z: address.z, x: address.x, y: address.y, scale: address.scale) { $0.objection == nil }
         default: try archive.tile(z: address.z, x: address.x, y: address.y)
         }
     }

@@ -18,6 +18,13 @@ struct Info: ParsableCommand {
     @Argument(help: "The archive.")
     var path: String
 
+    @Option(
+        help: ArgumentHelp(
+            "Refuse to count more tiles where an archive does not say how many it has (default: 10000000).",
+            valueName: "n"),
+        transform: ArgumentValues.count)
+    var maxTiles: Int = 10_000_000
+
     @OptionGroup var report: ReportOptions
 
     func run() throws {
@@ -38,8 +45,14 @@ struct Info: ParsableCommand {
 
     private func count(_ archive: any ArchiveReader) throws -> Int {
         Interrupt.watch()
-        var count = 0
-        try archive.forEachTile { step in
+        var (count, seen) = (0, 0)
+        if let counting = archive as? any CountingReader {
+            guard let found = try counting.tileCount(atMost: maxTiles) else { throw tooManyTiles(archive, maxTiles) }
+            return found
+        }
+        try archive.forEachTile(stoppedBy: { Interrupt.isRequested }) { step in
+            seen += 1
+            guard seen <= maxTiles else { throw tooManyTiles(archive, maxTiles) }
             if case .tile = step { count += 1 }
             return !Interrupt.isRequested
         }

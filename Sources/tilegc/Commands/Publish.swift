@@ -132,7 +132,7 @@ struct Publish: ParsableCommand {
                     throw Failure(.usage, "of an archive all tiles are published: a selection is made from caches")
                 }
                 tiles = ArchiveToPublish(archive, mostTiles: mostTiles, observer: TransferMessages())
-                metadata = (archive as? SetReader)?.document.metadata ?? archive.metadata.setMembers
+                metadata = (archive as? SetReader)?.statements ?? archive.metadata.setMembers
                 store = nil
             case .cache(let store):
                 if try store.statistics().sources.allSatisfy({ $0.name != source }) {

@@ -28,6 +28,11 @@ struct Verify: ParsableCommand {
     @Flag(help: "Repair what can be repaired.")
     var repair = false
 
+    @Option(
+        help: ArgumentHelp("Refuse an archive with more tiles (default: 10000000).", valueName: "n"),
+        transform: ArgumentValues.count)
+    var maxTiles: Int = 10_000_000
+
     @OptionGroup var report: ReportOptions
 
     func run() throws {
@@ -58,17 +63,20 @@ struct Verify: ParsableCommand {
         }
         Interrupt.watch()
         let progress = Locked(Progress())
+        // Asked once: MBTiles counts its rows each time.
+        let total = Progress.isVisible ? archive.tileCount ?? 0 : 0
         let show: (Int, Int) -> Void = { done, bytes in
-            progress.withLock { $0.show(done, of: archive.tileCount ?? 0, "tiles, \(Figure.size(bytes))") }
+            progress.withLock { $0.show(done, of: total, "tiles, \(Figure.size(bytes))") }
         }
-        let (tiles, blobs, bytes, problems, wasStopped): (Int, Int?, Int, [String], Bool)
+        let (tiles, blobs, bytes, problems, wasStopped): (Int, Int?, Int, ArchiveProblems, Bool)
         var skipped = 0
-        if archive.format == .set {
+        if let set = archive as? SetReader {
+            if set.hasMoreTiles(than: maxTiles) { throw tooManyTiles(set, maxTiles) }
             let found = try SetCheck(archive.path, wantsStop: { Interrupt.isRequested }, progress: show).run()
             (tiles, blobs, bytes) = (found.tiles, found.blobs, found.bytes)
             (problems, wasStopped) = (found.problems, found.wasStopped)
         } else {
-            let found = ArchiveCheck(archive: archive, progress: show).run()
+            let found = try ArchiveCheck(archive: archive, mostTiles: maxTiles, progress: show).run()
             (tiles, blobs, bytes, skipped) = (found.tiles, nil, found.bytes, found.skipped)
             (problems, wasStopped) = (found.problems, found.wasStopped)
         }
@@ -81,22 +89,18 @@ struct Verify: ParsableCommand {
                     ("tiles", .integer(tiles)), ("blobsChecked", .optional(blobs)), ("bytesChecked", .integer(bytes)),
                     ("skipped", .integer(skipped)), ("damaged", .integer(problems.count)),
                     ("ok", .bool(problems.isEmpty)),
-                    ("problems", .array(problems.prefix(Self.mostProblems).map { .string($0.printable) })),
+                    ("problems", .array(problems.lines.map { .string($0.printable) })),
                 ]))
         } else {
             try output.line("Checked \(Figure.count(tiles, "tile")), \(Figure.size(bytes)).")
-            for problem in problems.prefix(Self.mostProblems) { try output.line("damaged: \(problem.printable)") }
-            if problems.count > Self.mostProblems {
-                try output.line("… and \(Figure.count(problems.count - Self.mostProblems)) more")
-            }
+            for problem in problems.lines { try output.line("damaged: \(problem.printable)") }
+            let more = problems.count - problems.lines.count
+            if more > 0 { try output.line("… and \(Figure.count(more)) more") }
             try output.line(problems.isEmpty ? "It is sound." : "It is NOT sound.")
         }
         try output.finish()
         if !problems.isEmpty { throw ExitCode(ExitStatus.found.rawValue) }
     }
-
-    /// So many problems are told.
-    private static let mostProblems = 1000
 
     private func check(_ store: TileStore, repair: Bool) throws -> VerifyReport {
         guard Progress.isVisible else { return try store.verify(quick: quick, repair: repair) }
