@@ -266,6 +266,29 @@ struct SetReaderTests {
         #expect(former.statements.keys.sorted() == ["maxzoom", "name"])
     }
 
+    /// Each version of a set kept chunks of its own, so that memory grew with the number of versions that were asked for.
+    @Test func chunksOfAllVersionsTakeBoundedMemory() throws {
+        let cache = ChunkCache(mostTiles: 10)
+        func chunk(_ number: Int, _ count: Int) throws -> (tiles: [SetTile], name: BlobDigest) {
+            let name = [UInt8]("chunk \(number)".utf8).digest
+            let tiles = try (0..<count).map {
+                try #require(SetTile(TileAddress(z: 9, x: number, y: $0), name, size: 1, mediaType: nil, coding: nil))
+            }
+            return (tiles, name)
+        }
+        let chunks = try (0..<6).map { try chunk($0, 3) }
+        for chunk in chunks {
+            cache.insert(chunk.tiles, chunk.name)
+            #expect(cache.find(chunk.name) == chunk.tiles)
+            // The first one is used all the time.
+            #expect(cache.find(chunks[0].name) == chunks[0].tiles)
+        }
+        #expect(chunks.map { cache.find($0.name) != nil } == [true, false, false, false, true, true])
+        let huge = try chunk(7, 11)
+        cache.insert(huge.tiles, huge.name)
+        #expect(cache.find(huge.name) == nil && cache.find(chunks[0].name) != nil)
+    }
+
     @Test func whatIsNoSetIsSaidToBeNone() throws {
         try scratch.write(Data("{}".utf8), to: "wrong/set.json")
         #expect(message { _ = try SetReader(scratch("nowhere")) }.contains("[notFound]"))

@@ -106,6 +106,18 @@ struct ArchiveCommandTests {
         try succeed("convert", scratch("set"), scratch("set/beside.pmtiles"))
     }
 
+    /// Going back to a former version gave its tiles another lifetime where they were pulled to.
+    @Test func aSetThatIsPublishedAnewKeepsItsLifetime() throws {
+        func lifetime() throws -> Int? { try succeed("info", scratch("set"), "--json").json()["lifetime"] as? Int }
+        try succeed("publish", scratch("cache"), scratch("set"), "--source", "map", "--lifetime", "30d")
+        try succeed("publish", scratch("set/set.json"), scratch("set"), "--source", "map")
+        #expect(try lifetime() == 2_592_000)
+        try succeed("publish", scratch("set"), scratch("set"), "--source", "map", "--lifetime", "1h")
+        #expect(try lifetime() == 3600)
+        try succeed("publish", scratch("x.pmtiles"), scratch("set"), "--source", "map")
+        #expect(try lifetime() == nil)
+    }
+
     @Test func whatAnArchiveDoesNotKeepCannotBeSaid() throws {
         for name in ["scheme", "compression", "filesize"] {
             #expect(

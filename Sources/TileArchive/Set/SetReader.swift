@@ -23,18 +23,8 @@ package final class SetReader: CountingReader, GlancingReader {
     private let files: any FileSystem
     /// The chunks of its list.
     package let items: [SetRoot.Item]
-    private let state = Locked(State())
-
-    /// What was read of the lists.
-    private struct State {
-        /// The keys of chunks' first tiles, by the number of the chunk, as far as they are known.
-        var firsts: [Int: SetKey] = [:]
-        /// Chunks that were used lately, the last one at the end.
-        var chunks: [(number: Int, tiles: [SetTile])] = []
-    }
-
-    /// So many chunks are kept in memory, of a few hundred KiB at most each.
-    private static let mostChunks = 64
+    /// The keys of chunks' first tiles, by the number of the chunk, as far as they are known.
+    private let firsts = Locked<[Int: SetKey]>([:])
 
     /// Opens a set.
     ///
@@ -164,7 +154,7 @@ package final class SetReader: CountingReader, GlancingReader {
 
     package func tileNow(z: Int, x: Int, y: Int) throws -> ArchiveGlance {
         guard let key = Self.key(z: z, x: x, y: y) else { return .absent }
-        switch state.withLock({ Self.glance(at: key, items.count, &$0) }) {
+        switch glance(at: key) {
         case .mustWait: return .mustWait
         case .absent: return .absent
         case .tile(let tile):
@@ -301,18 +291,29 @@ package final class SetReader: CountingReader, GlancingReader {
     }
 
     /// The same from what is in memory.
-    private static func glance(at key: SetKey, _ count: Int, _ state: inout State) -> Glance {
-        guard count > 0 else { return .absent }
-        var (low, high) = (0, count)
-        while high - low > 1 {
-            let middle = (low + high) / 2
-            guard let first = state.firsts[middle] else { return .mustWait }
-            if first <= key { low = middle } else { high = middle }
+    private func glance(at key: SetKey) -> Glance {
+        guard !items.isEmpty else { return .absent }
+        let number = firsts.withLock { firsts -> Int? in
+            var (low, high) = (0, items.count)
+            while high - low > 1 {
+                let middle = (low + high) / 2
+                guard let first = firsts[middle] else { return nil }
+                if first <= key { low = middle } else { high = middle }
+            }
+            return low
         }
-        guard let tiles = state.chunks.last(where: { $0.number == low })?.tiles else { return .mustWait }
-        let index = index(of: key, in: tiles)
-        guard index < tiles.count else { return low + 1 < count ? .mustWait : .absent }
+        guard let number, let tiles = known(number) else { return .mustWait }
+        let index = Self.index(of: key, in: tiles)
+        guard index < tiles.count else { return number + 1 < items.count ? .mustWait : .absent }
         return tiles[index].key.isAtPlace(of: key) ? .tile(tiles[index]) : .absent
+    }
+
+    /// A chunk's tiles, if they are in memory.
+    private func known(_ number: Int) -> [SetTile]? {
+        guard let tiles = ChunkCache.shared.find(items[number].digest), tiles.count == items[number].tiles else {
+            return nil
+        }
+        return tiles
     }
 
     /// Where the first tile is that is not before a key.
@@ -326,7 +327,7 @@ package final class SetReader: CountingReader, GlancingReader {
     }
 
     private func first(of number: Int) throws -> SetKey {
-        if let known = state.withLock({ $0.firsts[number] }) { return known }
+        if let known = firsts.withLock({ $0[number] }) { return known }
         guard let first = try tiles(of: number).first else {
             throw ArchiveError(.damaged, "\(files.location): the set has a chunk without tiles")
         }
@@ -334,20 +335,14 @@ package final class SetReader: CountingReader, GlancingReader {
     }
 
     private func tiles(of number: Int) throws -> [SetTile] {
-        let known = state.withLock { state -> [SetTile]? in
-            guard let index = state.chunks.lastIndex(where: { $0.number == number }) else { return nil }
-            let chunk = state.chunks.remove(at: index)
-            state.chunks.append(chunk)
-            return chunk.tiles
+        let tiles: [SetTile]
+        if let known = known(number) {
+            tiles = known
+        } else {
+            tiles = try self.tiles(of: items[number])
+            ChunkCache.shared.insert(tiles, items[number].digest)
         }
-        if let known { return known }
-        let tiles = try Self.checked { try Self.chunk(items[number], files) }
-        state.withLock { state in
-            state.firsts[number] = tiles.first?.key
-            guard !state.chunks.contains(where: { $0.number == number }) else { return }
-            if state.chunks.count >= Self.mostChunks { state.chunks.removeFirst() }
-            state.chunks.append((number, tiles))
-        }
+        firsts.withLock { $0[number] = tiles.first?.key }
         return tiles
     }
 

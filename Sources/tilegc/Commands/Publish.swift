@@ -33,7 +33,8 @@ struct Publish: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "How long the tiles are fresh where they are pulled to: 30d, 12h (default: until the next pull).",
+            "How long the tiles are fresh where they are pulled to: 30d, 12h (default: as a set says that is published anew, else "
+                + "until the next pull).",
             valueName: "age"),
         transform: ArgumentValues.age)
     var lifetime: Int?
@@ -84,7 +85,7 @@ struct Publish: ParsableCommand {
         try OutputPlace.check(folder, for: folder)
         let from = try Origin(cache, source, select, maxTiles)
         var publisher = SetPublisher(from.tiles, source: source, now: EntryReport.now)
-        publisher.lifetime = lifetime
+        publisher.lifetime = lifetime ?? from.lifetime
         publisher.keep = keep
         publisher.copier = link ? .linking : .cloning
         publisher.metadata = from.metadata
@@ -123,6 +124,8 @@ struct Publish: ParsableCommand {
     private struct Origin {
         let tiles: any PublishableTiles
         let metadata: [String: JSONValue]
+        /// How long a set says that its tiles are fresh.
+        let lifetime: Int?
         private let store: TileStore?
 
         init(_ path: String, _ source: SourceName, _ select: SelectOptions, _ mostTiles: Int) throws {
@@ -133,6 +136,7 @@ struct Publish: ParsableCommand {
                 }
                 tiles = ArchiveToPublish(archive, mostTiles: mostTiles, observer: TransferMessages())
                 metadata = (archive as? SetReader)?.statements ?? archive.metadata.setMembers
+                lifetime = (archive as? SetReader)?.document.lifetime
                 store = nil
             case .cache(let store):
                 if try store.statistics().sources.allSatisfy({ $0.name != source }) {
@@ -140,6 +144,7 @@ struct Publish: ParsableCommand {
                 }
                 tiles = CacheTiles(store, folder: path, source: source, selection: select.selection)
                 metadata = try SourceDescription(cache: path, source: source).read().setMembers
+                lifetime = nil
                 self.store = store
             }
         }
