@@ -5,7 +5,7 @@ package import Foundation
 #endif
 
 /// One line of a directory: a run of tiles with one content, or a directory further down.
-package struct PMTilesEntry: Equatable, BitwiseCopyable {
+package struct PMTilesEntry: Equatable, Sendable, BitwiseCopyable {
     package var tile: UInt64
     package var offset: UInt64
     package var length: UInt32
@@ -28,7 +28,7 @@ package struct PMTilesEntry: Equatable, BitwiseCopyable {
 ///
 /// On disk: their number, then all tiles (as differences), all runs, all lengths, all offsets, each a varint; an offset
 /// of 0 means "right after the one before", others are one more than they say.
-package struct PMTilesDirectory {
+package struct PMTilesDirectory: Sendable {
     /// More entries than that in one directory are refused.
     ///
     /// They take 6 MiB here; real ones have some thousands.

@@ -13,13 +13,13 @@ package enum PMTilesCompression: UInt8 {
 /// The first 127 bytes of a PMTiles file.
 ///
 /// https://github.com/protomaps/PMTiles/blob/main/spec/v3/spec.md, "Header Design".
-package struct PMTilesHeader: Equatable {
+package struct PMTilesHeader: Equatable, Sendable {
     package static let length = 127
     /// Header and root directory fit into the first 16 KiB, so that one request gets both.
     package static let longestRoot = 16_384 - length
 
     /// Where a section of the file lies.
-    package struct Section: Equatable {
+    package struct Section: Equatable, Sendable {
         package var offset: UInt64
         package var length: UInt64
 
