@@ -136,6 +136,11 @@ extension Candidate {
     package func expired(at time: Timestamp) -> Candidate {
         var metadata = entry.metadata
         metadata.expires = min(metadata.expires, time)
+        return with(metadata)
+    }
+
+    /// The same bytes, of which something else is said.
+    package func with(_ metadata: TileMetadata) -> Candidate {
         let entry = TileEntry(
             key: entry.key, blob: entry.blob, size: entry.size, metadata: metadata, lastUsed: entry.lastUsed,
             recency: entry.recency, isPinned: entry.isPinned)

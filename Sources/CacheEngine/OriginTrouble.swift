@@ -117,6 +117,8 @@ package struct Refusal: Hashable, Sendable {
             case .unusable(.body, _, _), .unusable(.incomplete, _, _):
                 Refusal(status: 502, words: "The tile server sent something that is no tile.")
             case .noRoom: noRoom
+            case .unusable(.otherVersion, _, _):
+                Refusal(status: 502, words: "The archive at the tile server changes while it is read.")
             case .unusable(.redirect, _, _), .hook, .forbidden:
                 Refusal(status: 502, words: "The tile cannot be had from the tile server.")
             }

@@ -59,6 +59,6 @@ extension Set<HTTPField.Name> {
     /// which program, and nothing by which servers know their users.
     package static let harmless: Self = [
         .userAgent, .accept, .acceptEncoding, .acceptLanguage, .cacheControl, .range, .ifRange, .ifNoneMatch,
-        .ifModifiedSince,
+        .ifModifiedSince, .ifMatch, .ifUnmodifiedSince,
     ]
 }

@@ -24,9 +24,13 @@ package struct TileFill: Sendable {
         case notShared
         /// The answer to ``Action/askQuestion``: whether the tile is left alone, and how many attempts those who wait allow.
         case question(OriginHealth.Wait?, attempts: Int)
-        /// The answers to ``Action/prepare``: the request as the source wants it, or nothing.
-        indirect case prepared(HTTPRequest)
+        /// The answers to ``Action/prepare``: the request as the source wants it, and which bytes of a file it is for; or nothing.
+        ///
+        /// ``looked(isEnough:)`` is one too: what the tile is, or that there is none, is known by now without a request.
+        indirect case prepared(HTTPRequest, range: RangeQuestion? = nil)
         case hookFailed
+        /// What the request depends on cannot be had.
+        indirect case unprepared(Failure)
         /// The answer to ``Action/orderHosts(_:)``: those to ask, the best first; with the number of the probe that the first one
         /// is, if it is one.
         case hosts([OriginHost], probe: UInt64?)
@@ -44,8 +48,8 @@ package struct TileFill: Sendable {
         case noAnswer(NoAnswer)
         /// The answer to ``Action/askRest(_:)``: how long it is until the first of these hosts has rested.
         case rest(Duration)
-        /// The answer to ``Action/check(_:)``: what speaks against the body.
-        case checked(objection: String?)
+        /// The answer to ``Action/check(_:)``: what speaks against the body; and what it is, where the head does not say.
+        indirect case checked(objection: String?, content: HTTPFields = [:])
         /// The answer to ``Action/store(_:isAbsence:)``, ``Action/update(_:)`` and ``Action/drop``: done, or it could not be.
         case stored
         /// The answer to ``Action/pause(_:)``.
@@ -182,6 +186,8 @@ package struct TileFill: Sendable {
         case notModified, redirect, body
         /// The body is not whole, which may be otherwise next time.
         case incomplete
+        /// It is about another version of the file than its other parts.
+        case otherVersion
     }
 
     // Boxed, so that a state is not copied field by field with each event.
@@ -236,6 +242,9 @@ package struct TileFill: Sendable {
     private var hostProbe: (host: OriginHost, number: UInt64)?
     /// Whether it goes on though nobody waits for it: then it sends no further request.
     private var isAlone = false
+    /// Which bytes of a file the request is for, if it is for a part; and what is noted with them.
+    private var range: RangeQuestion?
+    private var mark: String?
     /// Why the attempt before failed.
     private var last: Failure?
 
@@ -312,7 +321,11 @@ package struct TileFill: Sendable {
             state = .preparing
             return [.prepare]
         case (.hookFailed, .preparing): return end(.failed(.hook))
-        case (.prepared(let request), .preparing): return begin(request)
+        case (.unprepared(let failure), .preparing): return end(.failed(failure))
+        case (.looked(isEnough: true), .preparing): return end(.found)
+        case (.prepared(let request, let range), .preparing):
+            self.range = range
+            return begin(request)
         case (.hosts(let hosts, let probe), .orderingHosts(let request)):
             if let probe, let first = hosts.first { hostProbe = (first, probe) }
             (self.hosts, asked, plain, best) = (hosts.isEmpty ? [OriginHost(request)] : hosts, 0, request, nil)
@@ -349,8 +362,9 @@ package struct TileFill: Sendable {
             return answer(response, bytes, request, requestedAt, now)
         case (.noAnswer(let none), .sent): return failAtHost(.noAnswer(none))
         case (.rest(let rest), .askingRest(let failure)): return fail(failure.with(retryAfter: max(rest, .seconds(1))))
-        case (.checked(let objection), .checking(let request, let response, let requestedAt)):
+        case (.checked(let objection, let content), .checking(let request, var response, let requestedAt)):
             if let objection { return fail(.unusable(.body, objection, host: host)) }
+            for field in content { response.headerFields[field.name] = field.value }
             return keep(response, isAbsence: false, request, requestedAt, now)
         case (.stored, .storing(let record, let isAbsence)):
             return settle(.brought(record, isAbsence: isAbsence, .kept))
@@ -398,7 +412,9 @@ package struct TileFill: Sendable {
         var request = prepared
         request.method = .get
         for name in HTTPField.Name.conditions { request.headerFields[name] = nil }
-        if let stored {
+        for field in range?.fields ?? [:] { request.headerFields[field.name] = field.value }
+        // What is stored of another version is no condition for a part of this one.
+        if let stored, range?.version == nil {
             // RFC 9111 §4.3.1.
             request.headerFields[.ifNoneMatch] = stored.etag
             request.headerFields[.ifModifiedSince] = stored.lastModified.map { HTTPDate($0).description }
@@ -464,6 +480,29 @@ package struct TileFill: Sendable {
     ) -> [Action] {
         let status = response.status.code
         if Redirect.isOne(status) { return redirect(response, request) }
+        if let range {
+            switch range.verdict(on: response, at: now) {
+            case .part(let version):
+                guard Int64(bytes) == range.count(in: version) else {
+                    let words = "\(bytes) of \(range.count(in: version)) bytes"
+                    return fail(.unusable(.incomplete, words, host: host))
+                }
+                mark = range.mark ?? String(version.length)
+                state = .checking(request, range.whole(response), requestedAt: requestedAt)
+                return [.check(response)]
+            case .otherVersion(let words):
+                let failure = Failure.unusable(.otherVersion, words, host: host)
+                guard !range.isRepeated else { return fail(failure) }
+                // Nobody's fault, and the file is asked about anew at once.
+                return [judge(.answered, isSettled: true)] + end(.failed(failure))
+            case .refused(let words): return fail(.unusable(.body, words, host: host))
+            case .other where status == 304: return notModified(response, request, requestedAt, now)
+            // That there is no such file does not mean that there is no such tile.
+            case .other:
+                let wait = retryAfter(response.headerFields, now: now)
+                return fail(.status(status, host: host, retryAfter: wait))
+            }
+        }
         switch status {
         case 304: return notModified(response, request, requestedAt, now)
         case 200, 203:
@@ -518,7 +557,8 @@ package struct TileFill: Sendable {
             plain.headerFields[.ifModifiedSince] = nil
             return send(plain)
         }
-        let record = use.refreshed(known, by: response, to: request, requestedAt: requestedAt, receivedAt: now).record
+        var record = use.refreshed(known, by: response, to: request, requestedAt: requestedAt, receivedAt: now).record
+        if range != nil { record.intent.metadata = record.intent.metadata.noting(stored.fileMark) }
         state = .updating(record)
         return reportClock(record) + [.update(record)]
     }
@@ -526,7 +566,8 @@ package struct TileFill: Sendable {
     private mutating func keep(
         _ response: HTTPResponse, isAbsence: Bool, _ request: HTTPRequest, _ requestedAt: HTTPDate, _ now: HTTPDate
     ) -> [Action] {
-        let record = use.record(response, to: request, requestedAt: requestedAt, receivedAt: now)
+        var record = use.record(response, to: request, requestedAt: requestedAt, receivedAt: now)
+        record.intent.metadata = record.intent.metadata.noting(mark)
         let report = reportClock(record)
         guard isKept else { return report + settle(.brought(record, isAbsence: isAbsence, .notWanted)) }
         guard record.isStorable else {

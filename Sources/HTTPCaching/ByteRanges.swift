@@ -104,6 +104,28 @@ package struct ByteRanges: Hashable, Sendable {
     }
 }
 
+/// The value of a `Content-Range` field, of unit `bytes`, that names bytes and the whole length (RFC 9110 §14.4).
+package struct ContentRange: Hashable, Sendable {
+    /// Which bytes the body is; not empty.
+    package let bytes: Range<Int64>
+    /// How many bytes the whole has.
+    package let length: Int64
+
+    /// Reads a value; `nil` for every other one: of another unit, without a length, or one that contradicts itself.
+    package init?(_ text: some StringProtocol) {
+        let line = Array(text.utf8)[...].trimmed
+        let unit = "bytes ".utf8
+        guard line.count > unit.count, line.prefix(unit.count).equalsIgnoringCase("bytes "),
+            let dash = line.firstIndex(of: UInt8(ascii: "-")), let slash = line.firstIndex(of: UInt8(ascii: "/")),
+            dash < slash, let first = position(line[(line.startIndex + unit.count)..<dash]),
+            let last = position(line[(dash + 1)..<slash]), let length = position(line[(slash + 1)...]),
+            first <= last, last < length
+        else { return nil }
+        bytes = first..<(last + 1)
+        self.length = length
+    }
+}
+
 /// A position in a body: digits, at most `Int64.max`.
 private func position(_ text: ArraySlice<UInt8>) -> Int64? {
     guard !text.isEmpty else { return nil }

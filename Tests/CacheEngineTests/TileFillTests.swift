@@ -155,6 +155,38 @@ struct TileFillTests {
                 == "a failed: none, give slot, end: unusable body")
     }
 
+    /// A part of a file is asked for by its version; what is another version is nobody's fault the first time.
+    @Test func aPartOfAFileIsOfOneVersion() {
+        let version = FileVersion(tag: "\"v\"", lastModified: nil, length: 50)
+        func asked(_ range: RangeQuestion) -> [Event] {
+            sent.map { if case .prepared(let request, _) = $0 { .prepared(request, range: range) } else { $0 } }
+        }
+        func part(_ tag: String, bytes: Int = 5) -> Event {
+            answer(206, [.contentRange: "bytes 10-14/50", .eTag: tag], bytes: bytes)
+        }
+        let first = asked(RangeQuestion(10..<15, of: version, mark: "m", isRepeated: false))
+        #expect(
+            run(first + [part("\"v\""), .checked(objection: nil), .stored]).suffix(3)
+                == ["check", "store", "a is there, tile too, give slot, end: tile kept"])
+        #expect(run(first + [part("\"w\"")]).last == "a is there, tile too, give slot, end: unusable otherVersion")
+        #expect(run(first + [answer(412)]).last == "a is there, tile too, give slot, end: unusable otherVersion")
+        #expect(run(first + [part("\"v\"", bytes: 4)]).last == "a failed: none, give slot, tile?")
+        #expect(run(first + [answer(404)]).last == "a failed: none, give slot, end: status 404", "no absence")
+        let again = asked(RangeQuestion(10..<15, of: version, mark: "m", isRepeated: true))
+        #expect(run(again + [part("\"w\"")]).last == "a failed: none, give slot, end: unusable otherVersion")
+        // What is stored is of another version: no condition, and no 304 that could be about it.
+        #expect(run(Self.fill(stored: "\"v\""), first)[6] == "send /1")
+        #expect(
+            run(Self.fill(stored: "\"v\""), first + [answer(304)]).last
+                == "a failed: none, give slot, end: unusable notModified")
+        // The beginning of the file is asked about like any other resource.
+        #expect(run(Self.fill(stored: "\"v\""), asked(RangeQuestion(first: 5)))[6] == "send /1 if not \"v\"")
+        // What is known without a request, and what cannot be had.
+        let prepared: [Event] = [.begin(looksAgain: false), .question(nil, attempts: 1)]
+        #expect(run(prepared + [.looked(isEnough: true)]).last == "end: found")
+        #expect(run(prepared + [.unprepared(.noRoom)]).last == "end: no room")
+    }
+
     /// Two servers on one machine, and one server in many spellings.
     @Test(arguments: [
         ("https", "h", "h"), ("http", "h", "h:80"), ("https", "H:443", "h"), ("http", "h:0080", "h:80"),
@@ -530,7 +562,7 @@ struct TileFillTests {
             if random.oneIn(40) { next = .cancelled }
             if case .leave(.probe) = next { probes += 1 }
             if case .hosts(let hosts, .some) = next, !hosts.isEmpty { hostProbes += 1 }
-            if case .checked(nil) = next { checked = true }
+            if case .checked(nil, _) = next { checked = true }
             if case .slot = next { slots += 1 }
             event = nil
             for action in fill.on(next, at: now, ticks: ticks) {

@@ -54,7 +54,8 @@ extension FetchFailure {
             error = TileCacheError(.badStatus, "\(key): \(host) \(words)", key: key)
         case .unusable(.redirect, let words, let host):
             error = TileCacheError(.badRedirect, "\(key): \(host) \(words)", key: key)
-        case .unusable(.body, let words, let host), .unusable(.incomplete, let words, let host):
+        case .unusable(.body, let words, let host), .unusable(.incomplete, let words, let host),
+            .unusable(.otherVersion, let words, let host):
             error = TileCacheError(.badBody, "\(key): \(host) sent \(words)", key: key)
         case .hook, .forbidden, .noAnswer, .noRoom: break
         }
