@@ -83,6 +83,15 @@ public struct TileSource: Sendable {
         kind = .any
     }
 
+    /// Describes a source whose tiles are all in one file at a server; who asks for them knows where in it.
+    ///
+    /// - Parameter url: With placeholders for ``values`` only.
+    /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/invalidSource``, saying what is wrong.
+    package init(_ name: String, oneFile url: String, values: [String: String], zooms: ClosedRange<Int>) throws {
+        try self.init(name, url, [], values, zooms, local: nil, isOneFile: true)
+        kind = .any
+    }
+
     /// A source of tiles that this machine should have and cannot give out: ``local`` throws for each of them.
     ///
     /// - Parameter name: A name that is known to be one.
@@ -100,12 +109,17 @@ public struct TileSource: Sendable {
 
     private init(
         _ name: String, _ template: String, _ subdomains: [String], _ values: [String: String],
-        _ zooms: ClosedRange<Int>, local: (any LocalTiles)?
+        _ zooms: ClosedRange<Int>, local: (any LocalTiles)?, isOneFile: Bool = false
     ) throws {
         do { self.name = try SourceName(name) } catch let error as StoreError {
             throw TileCacheError(.invalidSource, error.message, cause: error)
         }
-        do { self.template = try URLTemplate(template, subdomains: subdomains, values: values) } catch {
+        do {
+            self.template =
+                isOneFile
+                ? try URLTemplate(oneFile: template, values: values)
+                : try URLTemplate(template, subdomains: subdomains, values: values)
+        } catch {
             throw TileCacheError(.invalidSource, "source \(name): \(error)", cause: error)
         }
         self.local = local

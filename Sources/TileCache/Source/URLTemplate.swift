@@ -56,7 +56,16 @@ public struct URLTemplate: Hashable, Sendable {
     /// - Throws: ``URLTemplateError``, saying where the template is wrong and how to mend it.
     public init(_ template: String, subdomains: [String] = [], values: [String: String] = [:]) throws(URLTemplateError)
     {
-        let parsed = try URLTemplateParser.parse(template, subdomains: subdomains, values: values)
+        self = try URLTemplate(
+            URLTemplateParser.parse(template, subdomains: subdomains, values: values), subdomains)
+    }
+
+    /// The URL of one file that has all tiles.
+    init(oneFile url: String, values: [String: String]) throws(URLTemplateError) {
+        self = try URLTemplate(URLTemplateParser.parse(url, subdomains: [], values: values, isOneFile: true), [])
+    }
+
+    private init(_ parsed: URLTemplateParser.Result, _ subdomains: [String]) {
         scheme = parsed.scheme
         hosts = parsed.hosts
         authorities = parsed.authorities

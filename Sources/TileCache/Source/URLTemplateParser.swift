@@ -28,17 +28,21 @@ struct URLTemplateParser {
     private let text: [UInt8]
     private let subdomains: [String]
     private let values: [String: String]
+    private let isOneFile: Bool
     private var used: Set<String> = []
 
+    /// - Parameter isOneFile: Whether it is the URL of one file, which has all tiles.
     static func parse(
-        _ template: String, subdomains: [String], values: [String: String]
+        _ template: String, subdomains: [String], values: [String: String], isOneFile: Bool = false
     ) throws(URLTemplateError) -> Result {
-        var parser = URLTemplateParser(text: Array(template.utf8), subdomains: subdomains, values: values)
+        var parser = URLTemplateParser(
+            text: Array(template.utf8), subdomains: subdomains, values: values, isOneFile: isOneFile)
         return try parser.parse()
     }
 
-    private init(text: [UInt8], subdomains: [String], values: [String: String]) {
+    private init(text: [UInt8], subdomains: [String], values: [String: String], isOneFile: Bool) {
         self.text = text
+        self.isOneFile = isOneFile
         self.subdomains = subdomains
         self.values = values
     }
@@ -94,7 +98,11 @@ struct URLTemplateParser {
 
     private func checkUse() throws(URLTemplateError) {
         let has = { (names: String...) in names.allSatisfy(used.contains) }
-        guard has("q") || has("bbox-epsg-3857") || has("z", "x", "y") || has("z", "x", "-y") else {
+        if isOneFile {
+            if let name = used.sorted().first(where: { Self.builtIn[$0] != nil }) {
+                throw URLTemplateError("{\(name)} has no place in the URL of an archive, which has all tiles")
+            }
+        } else if !(has("q") || has("bbox-epsg-3857") || has("z", "x", "y") || has("z", "x", "-y")) {
             let missing = ["z", "x", "y"].filter { !used.contains($0) && !($0 == "y" && used.contains("-y")) }
             throw URLTemplateError(
                 "\(missing.map { "{\($0)}" }.joined(separator: ", ")) missing: tiles need {z}, {x} and {y} (or {-y}), or "
