@@ -63,7 +63,10 @@ struct Serve: AsyncParsableCommand {
     @Option(
         name: .customLong("source"),
         help: ArgumentHelp(
-            "A source: a tile's URL or file with {z} {x} {y}, an .mbtiles or .pmtiles file, or a published set's set.json. May be repeated.",
+            """
+            A source: a tile's URL or file with {z} {x} {y}, an .mbtiles file, a .pmtiles file or URL, or a published set's \
+            set.json. May be repeated.
+            """,
             valueName: "name=template"))
     var sources: [String] = []
 

@@ -48,19 +48,33 @@ struct ArchiveOfSource {
         warnings = archive.warnings
         versions = (archive as? SetReader).map { SourceVersion.all(of: $0.document) } ?? []
 
-        var configuration = given
-        configuration.zooms = given.zooms ?? saidZooms
-        configuration.box = given.box ?? said.bounds
-        configuration.title = given.title ?? said.name
-        configuration.attribution = given.attribution ?? said.attribution
+        (configuration, description) = given.described(by: said, kind: tiles.kind)
+    }
+
+    /// Checks that all lists of a published set are there; blocks.
+    ///
+    /// - Throws: ``ArchiveError``.
+    static func checkWhole(_ given: SourceConfiguration) throws {
+        if let path = given.setPath { try SetReader(path).checkLists() }
+    }
+}
+
+extension SourceConfiguration {
+    /// What the operator said, filled up with what an archive says; and what more that says of its map.
+    ///
+    /// - Parameter kind: What the archive's tiles are.
+    func described(by said: ArchiveMetadata, kind: TileKind) -> (SourceConfiguration, MapDescription) {
+        var configuration = self
+        configuration.zooms = zooms ?? said.zooms?.clamped(to: 0...28)
+        configuration.box = box ?? said.bounds
+        configuration.title = title ?? said.name
+        configuration.attribution = attribution ?? said.attribution
         // An extension that no route could have is nobody's.
-        let format = said.tileFormat.flatMap { format in
+        let saidFormat = said.tileFormat.flatMap { format in
             (1...12).contains(format.utf8.count) && format.utf8.allSatisfy(isExtensionByte) ? format : nil
         }
-        configuration.format = given.format ?? format
-        configuration.kind = given.kind ?? (tiles.kind == .any && said.tileFormat != nil ? .image : tiles.kind)
-        self.configuration = configuration
-
+        configuration.format = format ?? saidFormat
+        configuration.kind = self.kind ?? (kind == .any && said.tileFormat != nil ? .image : kind)
         var description = MapDescription()
         description.text = said.description
         description.center = said.center.map { [$0.longitude, $0.latitude, Double($0.zoom)] }
@@ -69,13 +83,6 @@ struct ArchiveOfSource {
             TileJSON.Layer(
                 id: $0.id, fields: $0.fields, description: $0.description, minzoom: $0.minzoom, maxzoom: $0.maxzoom)
         }
-        self.description = description
-    }
-
-    /// Checks that all lists of a published set are there; blocks.
-    ///
-    /// - Throws: ``ArchiveError``.
-    static func checkWhole(_ given: SourceConfiguration) throws {
-        if let path = given.setPath { try SetReader(path).checkLists() }
+        return (configuration, description)
     }
 }

@@ -21,16 +21,34 @@ extension SourceConfiguration {
     /// The path of the published set that it names, if it does.
     var setPath: String? { archivePath.flatMap { ArchiveFormat(path: $0) == .set ? $0 : nil } }
 
-    /// Refuses an archive that is not a file of this machine.
+    /// Whether it names a PMTiles archive at a server.
+    var isRemoteArchive: Bool {
+        !isLocal && ArchiveFormat(path: String(template.prefix { $0 != "?" })) == .pmtiles
+    }
+
+    /// Refuses an archive that can only be read as a file of this machine.
     ///
     /// - Throws: What the closure makes of a message.
     func checkIsNoArchive(or fail: (String) -> ConfigError) throws(ConfigError) {
         switch ArchiveFormat(path: template) {
-        case .mbtiles: throw fail("an MBTiles archive must be a file of this machine")
-        case .pmtiles: throw fail("a PMTiles archive must be a file of this machine")
+        case .mbtiles: throw fail("an MBTiles archive must be a file of this machine; PMTiles may be at a server")
+        case .pmtiles: throw fail("a PMTiles archive at a server needs an http or https URL")
         case .set:
             throw fail("a published set must be in a folder of this machine: fetch it with 'tilegc pull', or copy it")
         case .folder: break
+        }
+    }
+
+    /// Refuses what a PMTiles archive at a server cannot have.
+    ///
+    /// - Throws: What the closure makes of a message.
+    func checkRemoteArchive(or fail: (String) -> ConfigError) throws(ConfigError) {
+        guard mirrors.isEmpty, subdomains.isEmpty else {
+            throw fail("an archive at a server has neither mirrors nor subdomains: its copies differ in their versions")
+        }
+        if isShared == true { throw fail("'shared' is not for archives at a server") }
+        if overzoom > 0, zooms == nil {
+            throw fail("overzoom of an archive at a server needs its zooms: they are not known before it is opened")
         }
     }
 }

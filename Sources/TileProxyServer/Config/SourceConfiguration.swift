@@ -105,7 +105,7 @@ package struct SourceConfiguration: Hashable, Sendable {
     }
 
     /// The zooms that the source has, where nobody says which.
-    var ownZooms: ClosedRange<Int> { zooms ?? 0...22 }
+    var ownZooms: ClosedRange<Int> { zooms ?? (isRemoteArchive ? 0...28 : 0...22) }
 
     /// The zooms that are served, those that ``overzoom`` adds included.
     package var servedZooms: ClosedRange<Int> { ownZooms.lowerBound...min(28, ownZooms.upperBound + overzoom) }
@@ -123,6 +123,8 @@ package struct SourceConfiguration: Hashable, Sendable {
     /// What its tiles are, as far as can be known without looking at them; reads the template each time.
     var servedKind: TileKind {
         if let kind { return kind }
+        // An archive says it itself, once it is open.
+        if format == nil, isRemoteArchive { return .any }
         switch format ?? ServedSource.format(of: template) {
         case "pbf", "mvt": return .vector
         case "json", "geojson": return .json
@@ -188,11 +190,15 @@ package struct SourceConfiguration: Hashable, Sendable {
     ///
     /// - Throws: What the closure makes of a message.
     func source(or fail: (String) -> ConfigError) throws(ConfigError) -> TileSource {
-        try checkIsNoArchive(or: fail)
+        let isArchive = isRemoteArchive
+        if isArchive { try checkRemoteArchive(or: fail) } else { try checkIsNoArchive(or: fail) }
         var source: TileSource
         do {
-            source = try TileSource(
-                name.description, template: templateURL, subdomains: subdomains, values: values, zooms: ownZooms)
+            source =
+                isArchive
+                ? try TileSource(name.description, oneFile: template, values: values, zooms: ownZooms)
+                : try TileSource(
+                    name.description, template: templateURL, subdomains: subdomains, values: values, zooms: ownZooms)
         } catch let error as TileCacheError {
             throw fail(error.message)
         } catch { throw fail("cannot be used") }

@@ -101,15 +101,20 @@ package struct TileQuestion: Sendable {
     let isRedirected: Bool
     let bodyLimit: Int
     let timeout: Duration
+    /// Says of an answer's head whether its body is of any use; `nil` if every body is.
+    let wantsBody: (@Sendable (HTTPResponse) -> Bool)?
 
     /// - Parameters:
     ///   - head: Method, scheme, authority, path and fields.
     ///   - bodyLimit: How many bytes of body are read at most.
+    ///   - wantsBody: Says of an answer's head whether its body is of any use; if not, the head is the answer.
     ///   - timeout: How long the whole exchange may take.
     /// - Throws: What cannot be sent.
     init(
-        _ head: HTTPRequest, bodyLimit: Int, timeout: Duration, isRedirected: Bool
+        _ head: HTTPRequest, bodyLimit: Int, timeout: Duration, isRedirected: Bool,
+        wantsBody: (@Sendable (HTTPResponse) -> Bool)? = nil
     ) throws(TransportError) {
+        self.wantsBody = wantsBody
         host = head.host
         func refuse(_ why: String) -> TransportError { TransportError(.unsupported, "\(head.host): not sent: \(why)") }
         switch head.scheme {
@@ -164,6 +169,11 @@ private final class OriginExchange: UpstreamReceiver, TileCall {
     private var timer: Scheduled<Void>?
     private var head: HTTPResponse?
     private var body = Data()
+    /// Whether the body is passed over, and how much of it has come.
+    private var isHeadEnough = false
+    private var passedOver = 0
+    /// So much of a body that is of no use is read for the sake of the connection.
+    private static let mostPassedOver = 64 << 10
 
     init(_ outgoing: TileQuestion, _ finish: @escaping (Result<TransportResponse, TransportError>) -> Void) {
         self.outgoing = outgoing
@@ -223,13 +233,29 @@ private final class OriginExchange: UpstreamReceiver, TileCall {
 
     func upstreamSent(head: HTTPResponse, length: Int64?) {
         self.head = head
+        isHeadEnough = outgoing.wantsBody.map { !$0(head) } ?? false
+        guard !isHeadEnough else {
+            if length ?? 0 > Self.mostPassedOver { endEarly(head) }
+            return
+        }
         guard let length, outgoing.request.method != "HEAD", !isBodiless(head.status.code) else { return }
         guard length <= Int64(outgoing.bodyLimit) else { return failTooLarge() }
         // A promise may be a lie: no more than a large tile is reserved on its word.
         body.reserveCapacity(min(Int(length), 1 << 20))
     }
 
+    /// The answer is its head; the rest is not waited for.
+    private func endEarly(_ head: HTTPResponse) {
+        call?.cancel()
+        end(.success(TransportResponse(head: head, body: Data())))
+    }
+
     func upstreamSent(bytes: ByteBuffer) {
+        if isHeadEnough {
+            passedOver += bytes.readableBytes
+            if passedOver > Self.mostPassedOver, let head { endEarly(head) }
+            return
+        }
         guard bytes.readableBytes <= outgoing.bodyLimit - body.count else { return failTooLarge() }
         bytes.withUnsafeReadableBytes { body.append(contentsOf: $0) }
     }

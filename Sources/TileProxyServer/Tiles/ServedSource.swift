@@ -27,6 +27,8 @@ package final class ServedSource: Sendable {
     let use: CacheUse
     /// As the fleet knows it; `nil` if nothing of it is shared.
     let shared: SharedSource?
+    /// Its archive, if that is at a server.
+    let archive: RemoteArchive?
     /// The servers that stand for the template's.
     let mirrors: [OriginHost]
     /// The name under which failures of all its hosts are noted, if it has mirrors.
@@ -107,6 +109,7 @@ package final class ServedSource: Sendable {
         self.tiles = tiles
         use = tiles.use(.shared, name: "tileproxy")
         shared = configuration.sharedSource
+        archive = configuration.isRemoteArchive ? RemoteArchive(given) : nil
         mirrors = configuration.mirrors.compactMap { OriginHost($0) }
         hostGroup = configuration.mirrors.isEmpty ? nil : "the hosts of \(configuration.name) (\(generation))"
         usesScale = tiles.template.usesScale

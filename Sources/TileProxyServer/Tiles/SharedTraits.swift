@@ -6,9 +6,10 @@ extension SourceConfiguration {
     /// The source as the fleet knows it; `nil` if nothing of it is shared.
     ///
     /// Files are each machine's own. What is had by fields of the request that may be credentials, or stored for longer than the server
-    /// said, is given to others only if the operator says so.
+    /// said, is given to others only if the operator says so. Tiles of an archive at a server hang on its version, which a bucket does not
+    /// know.
     var sharedSource: SharedSource? {
-        guard !isLocal, isShared != false else { return nil }
+        guard !isLocal, !isRemoteArchive, isShared != false else { return nil }
         let isPrivate = headers.contains { !Self.harmless.contains($0.name.canonicalName) }
         let isProlonged = lifetimes.overridesServer || lifetimes.minimum != nil
         guard isShared == true || !(isPrivate || isProlonged) else { return nil }

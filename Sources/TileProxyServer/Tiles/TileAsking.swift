@@ -28,7 +28,11 @@ final class TileAsking: @unchecked Sendable {
     private let isHeld: Bool
     private let ticket: TileFlights.Ticket
     private let isRefresh: Bool
+    private let subject: TileSubject
+    private let looksAgain: Bool
     private var fill: TileFill
+    /// Which bytes of a file the request is for, if it is for a part.
+    private var range: RangeQuestion?
     private var slot: OriginSlots.Slot?
     /// Where it stands in line for a slot.
     private var place: (origin: String, number: UInt64)?
@@ -68,9 +72,11 @@ final class TileAsking: @unchecked Sendable {
     ///   - stored: What is stored of the tile, or held in memory (`isHeld`).
     ///   - ticket: Its flight, which it lands.
     ///   - isRefresh: Whether nobody waits for it.
+    ///   - subject: What is asked for under the key.
+    ///   - reloads: Whether the server is asked whatever is stored.
     init(
         _ tiles: TileLoop, _ source: ServedSource, _ key: TileKey, _ stored: Candidate?, isHeld: Bool,
-        _ ticket: TileFlights.Ticket, isRefresh: Bool
+        _ ticket: TileFlights.Ticket, isRefresh: Bool, subject: TileSubject = .tile, reloads: Bool = false
     ) {
         self.tiles = tiles
         self.source = source
@@ -79,9 +85,12 @@ final class TileAsking: @unchecked Sendable {
         self.isHeld = isHeld
         self.ticket = ticket
         self.isRefresh = isRefresh
+        self.subject = subject
+        looksAgain = !isRefresh && !reloads
         let isAbsence = if case .some(.none) = stored?.body { true } else { false }
         fill = TileFill(
-            source.use, stored: stored?.entry.metadata, isAbsence: isAbsence, isKept: true, harmless: .harmless,
+            subject.use(source.use), stored: stored?.entry.metadata, isAbsence: isAbsence, isKept: true,
+            harmless: .harmless,
             group: source.hostGroup, asksShared: tiles.service.shared != nil && source.shared != nil)
     }
 
@@ -91,7 +100,7 @@ final class TileAsking: @unchecked Sendable {
     func start() {
         // Whoever began the flight hears of it as its followers do; with the last of them it is given up.
         let isWanted = service.flights.leaderLeft(ticket, deserted: onLoop { $0.wasDeserted() })
-        take(isWanted ? .begin(looksAgain: !isRefresh) : .cancelled)
+        take(isWanted ? .begin(looksAgain: looksAgain) : .cancelled)
     }
 
     private func onLoop(_ body: @escaping @Sendable (TileAsking) -> Void) -> @Sendable () -> Void {
@@ -165,10 +174,7 @@ final class TileAsking: @unchecked Sendable {
             take(.question(wait, attempts: source.tiles.attempts))
         case .prepare:
             attempt = nil
-            guard let tile = key.tile else { return take(.hookFailed) }
-            let request = tiles.request(for: tile, of: source)
-            ownHost = OriginHost(request).name
-            take(.prepared(request))
+            prepare()
         case .orderHosts(let own):
             let (hosts, probe) = service.health.order(of: [own] + source.mirrors.filter { $0 != own })
             take(.hosts(hosts, probe: probe))
@@ -209,10 +215,64 @@ final class TileAsking: @unchecked Sendable {
         }
     }
 
+    private func prepare() {
+        switch subject {
+        case .tile:
+            guard let tile = key.tile else { return take(.hookFailed) }
+            prepared(tiles.request(for: tile, of: source))
+        case .part(let part): prepared(tiles.fileRequest(of: source), part.question)
+        case .archived(let archive, let version, let isRepeated):
+            guard let tile = key.tile else { return take(.hookFailed) }
+            find(tile, archive, version, isRepeated: isRepeated)
+        }
+    }
+
+    private func prepared(_ request: HTTPRequest, _ range: RangeQuestion? = nil) {
+        ownHost = OriginHost(request).name
+        self.range = range
+        take(.prepared(request, range: range))
+    }
+
+    /// Walks down an archive's directories to a tile.
+    private func find(
+        _ tile: TileAddress, _ archive: RemoteArchive, _ version: ArchiveVersion, isRepeated: Bool, learned: Int = 0
+    ) {
+        guard !fill.isOver else { return }
+        func refuse(_ words: String) {
+            take(.unprepared(.unusable(.body, words, host: OriginHost(tiles.fileRequest(of: source)).name)))
+        }
+        switch version.place(of: tile) {
+        case .damaged(let why): refuse(why)
+        case .absent:
+            found = Candidate(absenceOf: key, in: version, at: tiles.time.now)
+            take(.looked(isEnough: true))
+        case .tile(let bytes) where bytes.count > source.tiles.bodyLimit:
+            let limit = source.tiles.bodyLimit
+            refuse("a tile of \(bytes.count) bytes, which is more than the \(limit) that the source allows")
+        case .tile(let bytes):
+            let range = RangeQuestion(bytes, of: version.file, mark: version.id, isRepeated: isRepeated)
+            prepared(tiles.fileRequest(of: source), range)
+        // So large that they put each other out of memory.
+        case .leaf where learned == Self.mostDirectories: refuse("directories that are too large together")
+        case .leaf(let leaf):
+            archive.learn(leaf, of: version, source, on: tiles) { reading in
+                switch reading {
+                case .success:
+                    self.find(tile, archive, version, isRepeated: isRepeated, learned: learned + 1)
+                case .failure(let trouble): self.take(.unprepared(trouble.failure))
+                }
+            }
+        }
+    }
+
+    /// So many directories are learnt for one tile at most: twice as many as may lead to one.
+    private static let mostDirectories = 8
+
     /// Whether the flight before this one has brought the tile, after the one who asks had looked.
     private func hasLanded() -> Bool {
         // What the store cannot tell at once, or at all, is for the server.
-        guard let now = try? tiles.lookNow(key), case .found(let candidate) = now.lookup,
+        guard let now = try? tiles.lookNow(key),
+            case .found(let candidate) = subject.judged(now.lookup, at: tiles.time.now),
             case .serve = LoadDecision.first(.standard, candidate.response.freshness, at: tiles.time.now)
         else { return false }
         found = candidate
@@ -241,7 +301,9 @@ final class TileAsking: @unchecked Sendable {
             }
             guard let body = tile.body else { return self.adopt(tile) }
             let response = tile.metadata.response
-            self.look(through: body.data, response.mediaType, response.contentEncoding, hashes: false) { why, _ in
+            self.look(
+                through: body.data, response.mediaType, response.contentEncoding, self.source.tiles.kind, hashes: false
+            ) { why, _ in
                 guard let why else { return self.adopt(tile) }
                 bucket.refused(self.key, why)
                 self.take(.notShared)
@@ -385,10 +447,14 @@ final class TileAsking: @unchecked Sendable {
         sentAt = now
         let outgoing: TileQuestion
         do throws(TransportError) {
+            let (range, received) = (range, tiles.time.now)
             outgoing = try TileQuestion(
-                request, bodyLimit: source.tiles.bodyLimit, timeout: timeout,
+                request, bodyLimit: range?.bytes.count ?? source.tiles.bodyLimit, timeout: timeout,
                 // The source's own hosts may lie in a private network, on whatever port.
-                isRedirected: first.map { !isOwn(OriginHost(request), $0) } ?? false)
+                isRedirected: first.map { !isOwn(OriginHost(request), $0) } ?? false,
+                wantsBody: range.map { range in
+                    { @Sendable head in range.wantsBody(of: head, at: received) }
+                })
         } catch { return received(.failure(error)) }
         // A request that is not sent at all is answered before `send` returns.
         var isOver = false
@@ -410,7 +476,8 @@ final class TileAsking: @unchecked Sendable {
         let took = service.clock.ticks() &- sentAt
         switch result {
         case .success(var response):
-            response.dropFalseCoding()
+            // Of a part no coding is believed, and none is forgiven.
+            if range == nil { response.dropFalseCoding() }
             answer = response
             let status = response.head.status.code
             let saved = status == 304 ? stored?.entry.size ?? 0 : 0
@@ -436,14 +503,32 @@ final class TileAsking: @unchecked Sendable {
     /// Looks at the body of an answer.
     private func check(_ head: HTTPResponse) {
         let fields = head.headerFields
+        let (body, kind) = (answer.body, source.tiles.kind)
+        switch subject {
+        case .tile: check(fields.combined(.contentType), fields.combined(.contentEncoding), kind)
+        case .part(let part):
+            let length = fields.combined(.contentRange).flatMap { ContentRange($0) }?.length ?? 0
+            service.worker.compute(on: tiles.loop) {
+                part.objection(body, length)
+            } then: {
+                self.take(.checked(objection: $0))
+            }
+        case .archived(_, let version, _):
+            let (type, coding) = version.content(of: body)
+            var content = HTTPFields()
+            (content[.contentType], content[.contentEncoding]) = (type, coding)
+            check(type, coding, source.configuration.kind ?? version.kind, content)
+        }
+    }
+
+    private func check(_ type: String?, _ coding: String?, _ kind: TileKind, _ content: HTTPFields = [:]) {
         // Answers without a tag of the server's, and those to clients without gzip, need the body's name: made once for all,
         // and for the put.
-        look(through: answer.body, fields.combined(.contentType), fields.combined(.contentEncoding), hashes: true) {
-            why, hashed in
+        look(through: answer.body, type, coding, kind, hashes: true) { why, hashed in
             if let hashed { (self.hashed, self.blob) = (hashed, hashed.digest) }
             // Who has come meanwhile gets a further attempt where this one is no tile.
             if self.loneEnd != nil { _ = self.isFollowedAgain() }
-            self.take(.checked(objection: why))
+            self.take(.checked(objection: why, content: content))
         }
     }
 
@@ -452,10 +537,9 @@ final class TileAsking: @unchecked Sendable {
     /// - Parameter finish: Called once, with why they are none, and with the body hashed where that was asked for and took another
     ///   thread anyway.
     private func look(
-        through body: Data, _ type: String?, _ coding: String?, hashes: Bool,
+        through body: Data, _ type: String?, _ coding: String?, _ kind: TileKind, hashes: Bool,
         _ finish: @escaping @Sendable (_ objection: String?, HashedBody?) -> Void
     ) {
-        let kind = source.tiles.kind
         let objection: @Sendable () -> String? = {
             kind.objection(to: body, mediaType: type, contentEncoding: coding)
         }

@@ -8,7 +8,7 @@ import TileStore
 /// One tile that is asked for: carries out what its transaction says.
 ///
 /// Belongs to its event loop and is used on it alone.
-final class TileExchange: @unchecked Sendable {
+final class TileExchange: TileAnswering, @unchecked Sendable {
     // Sendable so that it can wait for other threads and be called back on its loop; nothing is touched off the loop.
 
     /// How it ends.
@@ -23,6 +23,9 @@ final class TileExchange: @unchecked Sendable {
     private let tiles: TileLoop
     private let source: ServedSource
     private let key: TileKey
+    private let subject: TileSubject
+    /// Whether the server is asked whatever is stored.
+    private let reloads: Bool
     private var transaction: CacheTransaction
     private var finish: ((Outcome) -> Void)?
     /// Its place among those who wait for the tile.
@@ -31,23 +34,28 @@ final class TileExchange: @unchecked Sendable {
     private var isHeld = false
     /// Whether what the fill brought is stored.
     private var isStored = true
-    private var failure: TileFill.Failure?
+    private(set) var failure: TileFill.Failure?
     /// Events that came of an action that is being carried out, until it is its turn.
     private var events: [CacheTransaction.Event] = []
     private var isActing = false
 
     /// - Parameters:
     ///   - onlyIfCached: Whether the server is not to be asked.
+    ///   - subject: What is under the key.
+    ///   - reloads: Whether the server is asked whatever is stored.
     ///   - finish: Called once, on the loop, unless it is left before.
     init(
         _ tiles: TileLoop, _ source: ServedSource, _ key: TileKey, onlyIfCached: Bool,
-        _ finish: @escaping (Outcome) -> Void
+        subject: TileSubject = .tile, reloads: Bool = false, _ finish: @escaping (Outcome) -> Void
     ) {
         self.tiles = tiles
         self.source = source
         self.key = key
+        self.subject = subject
+        self.reloads = reloads
         self.finish = finish
-        transaction = CacheTransaction(CacheRequest(tile: key, onlyIfCached: onlyIfCached), source.use)
+        let request = CacheRequest(tile: key, onlyIfCached: onlyIfCached, reloads: reloads)
+        transaction = CacheTransaction(request, source.use)
     }
 
     /// Begins.
@@ -80,7 +88,7 @@ final class TileExchange: @unchecked Sendable {
         case .answer(let candidate, _, _, let status, let from): end(.tile(candidate, status, from, isKept: true))
         case .give(let candidate, let status, let from): end(.tile(candidate, status, from, isKept: isStored))
         case .refuse(let refusal, let status): end(.refused(refusal, status, failure))
-        case .refreshBehind(let candidate): tiles.refresh(source, candidate, isHeld: isHeld)
+        case .refreshBehind(let candidate): tiles.refresh(source, candidate, isHeld: isHeld, subject)
         // Ready answers of tiles are made from the tables. The rest is of clients' own requests.
         case .makeReady, .awaitWrites, .askLeave, .abandonProbe, .startPatience, .relay, .abort, .done: break
         }
@@ -109,7 +117,7 @@ final class TileExchange: @unchecked Sendable {
 
     private func found(_ found: TileLoop.Found) {
         isHeld = found.isHeld
-        take(.looked(found.lookup))
+        take(.looked(subject.judged(found.lookup, at: tiles.time.now)))
     }
 
     /// A store that cannot be read is no reason to leave a client without an answer.
@@ -135,7 +143,10 @@ final class TileExchange: @unchecked Sendable {
         seat = place.seat
         guard let ticket = place.leads else { return take(.follows) }
         take(.leads)
-        TileAsking(tiles, source, key, forwarding.candidate, isHeld: isHeld, ticket, isRefresh: false).start()
+        TileAsking(
+            tiles, source, key, forwarding.candidate, isHeld: isHeld, ticket, isRefresh: false, subject: subject,
+            reloads: reloads
+        ).start()
     }
 
     private func hear(_ news: FillEnd) {
@@ -152,8 +163,9 @@ final class TileExchange: @unchecked Sendable {
 
 extension CacheRequest {
     /// The cache's own request for a tile.
-    fileprivate init(tile key: TileKey, onlyIfCached: Bool) {
+    fileprivate init(tile key: TileKey, onlyIfCached: Bool, reloads: Bool) {
         self.init(method: .get, fields: [:], target: "", key: key, hasBody: false)
         asking.onlyIfCached = onlyIfCached
+        asking.noCache = reloads
     }
 }

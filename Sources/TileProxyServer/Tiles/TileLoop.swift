@@ -40,6 +40,11 @@ final class TileLoop {
             isCurrent ? fields[source.index] : source.tiles.requestFields(userAgent: service.userAgent))
     }
 
+    /// The request for the file of a source that has all its tiles in one.
+    func fileRequest(of source: ServedSource) -> HTTPRequest {
+        request(for: TileAddress(unchecked: 0, 0, 0, 1, nil), of: source)
+    }
+
     /// Whether a source is still configured as it was when a tile of it was asked for.
     func isCurrent(_ source: ServedSource) -> Bool {
         table.sources.contains { $0.generation == source.generation }
@@ -102,11 +107,28 @@ final class TileLoop {
     // MARK: Asking
 
     /// Has a stale tile refreshed, unless that is under way or has failed a moment ago.
-    func refresh(_ source: ServedSource, _ candidate: Candidate, isHeld: Bool) {
+    func refresh(_ source: ServedSource, _ candidate: Candidate, isHeld: Bool, _ subject: TileSubject) {
         let flight = source.flight(candidate.key)
         guard service.health.wait(for: flight.hashValue) == nil,
             let ticket = service.flights.keep(flight, .refresh)
         else { return }
-        TileAsking(self, source, candidate.key, candidate, isHeld: isHeld, ticket, isRefresh: true).start()
+        TileAsking(
+            self, source, candidate.key, candidate, isHeld: isHeld, ticket, isRefresh: true, subject: subject
+        ).start()
+    }
+
+    /// A question for a tile that is to be begun.
+    ///
+    /// - Parameters:
+    ///   - onlyIfCached: Whether the server is not to be asked.
+    ///   - finish: Called once, on the loop, unless it is left before.
+    func question(
+        _ source: ServedSource, _ key: TileKey, onlyIfCached: Bool,
+        _ finish: @escaping (TileExchange.Outcome) -> Void
+    ) -> any TileAnswering {
+        guard let archive = source.archive else {
+            return TileExchange(self, source, key, onlyIfCached: onlyIfCached, finish)
+        }
+        return ArchiveExchange(self, source, archive, key, onlyIfCached: onlyIfCached, finish)
     }
 }

@@ -150,7 +150,7 @@ struct TileMaking: Sendable {
         let (loop, tiles) = (tiles.eventLoop, tiles)
         let outcome = try await race.outcome {
             loop.execute {
-                let asking = TileExchange(tiles.value, source, key, onlyIfCached: request.onlyIfCached) {
+                let asking = tiles.value.question(source, key, onlyIfCached: request.onlyIfCached) {
                     race.end(.success($0))
                 }
                 race.whenOver { loop.execute { asking.leave() } }

@@ -165,11 +165,27 @@ package final class TileResponder {
     }
 
     private func describe(_ source: ServedSource, _ exchange: Exchange) {
+        guard let archive = source.archive else {
+            return describe(source, source.configuration, source.description, exchange)
+        }
+        let (me, asked) = (NIOLoopBound(self, eventLoop: loop), NIOLoopBound(exchange, eventLoop: loop))
+        archive.describe(source, on: tiles) { said in
+            // Who has left is told nothing.
+            guard asked.value.isOpen else { return }
+            // Without its server there is what the operator says.
+            let (configuration, map) = (said?.configuration ?? source.configuration, said?.map ?? source.description)
+            me.value.describe(source, configuration, map, asked.value)
+        }
+    }
+
+    private func describe(
+        _ source: ServedSource, _ configuration: SourceConfiguration, _ map: MapDescription, _ exchange: Exchange
+    ) {
         let head = exchange.head
         let base = table.publicURL ?? head.host.map { "\(head.scheme)://\($0)" } ?? ""
         let json = TileJSON(
-            source.configuration, format: source.formats.first, base: base, routeName: source.routeName,
-            source.description
+            configuration, format: source.formats.first ?? map.format.map { Array($0.utf8) }, base: base,
+            routeName: source.routeName, map
         ).text
         var fields: HTTPFields = [.contentType: "application/json", .cacheControl: "public, max-age=60"]
         fields[.accessControlAllowOrigin] = source.allowedOrigin
@@ -188,9 +204,10 @@ package final class TileResponder {
         }
         // Files and archives of this machine are never stored, and what is made from others is looked up by its ancestor.
         guard !source.isLocal else { return make(key, source, request, exchange) }
-        keys[found.place] = store.known(key)
+        // How fresh a tile of an archive at a server is, its own entry does not say.
+        if source.archive == nil { keys[found.place] = store.known(key) }
         guard !source.overzooms(found.path.z) else { return make(key, source, request, exchange) }
-        let asking = TileExchange(tiles, source, key, onlyIfCached: request.onlyIfCached) { [weak self] outcome in
+        let asking = tiles.question(source, key, onlyIfCached: request.onlyIfCached) { [weak self] outcome in
             exchange.whenGone = nil
             self?.reply(outcome, source, request, exchange)
         }

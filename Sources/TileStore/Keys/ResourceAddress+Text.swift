@@ -17,7 +17,8 @@ extension ResourceAddress {
 
     static let unnamed = ResourceAddress(uncheckedPath: "?")
 
-    private init(uncheckedPath: String) {
+    /// - Parameter uncheckedPath: A path that is known to be valid, or one that no other address can have.
+    package init(uncheckedPath: String) {
         path = uncheckedPath
         query = nil
         variant = nil

@@ -114,7 +114,16 @@ struct ConfigTests {
         WrongConfig("sources:\n  osm:\n    zooms: 3", "sources.osm: it needs a template"),
         WrongConfig("sources:\n  osm:\n    template: https://h/{z}/{x}", "sources.osm: source osm:"),
         WrongConfig("sources:\n  \"o sm\":\n    template: x", "a source's name is"),
-        WrongConfig("sources:\n  o:\n    template: https://h/w.pmtiles", "must be a file of this machine"),
+        WrongConfig("sources:\n  o:\n    template: https://h/w.mbtiles", "must be a file of this machine"),
+        WrongConfig("sources:\n  o:\n    template: ftp://h/w.pmtiles", "the scheme must be http, https or file"),
+        WrongConfig(
+            "sources:\n  o:\n    template: https://h/{z}/w.pmtiles", "{z} has no place in the URL of an archive"),
+        WrongConfig("sources:\n  o:\n    template: https://h/w.pmtiles\n    watch: true", "'watch' is for"),
+        WrongConfig("sources:\n  o:\n    template: https://h/w.pmtiles\n    overzoom: 2", "needs its zooms"),
+        WrongConfig("sources:\n  o:\n    template: https://h/w.pmtiles\n    shared: true", "'shared' is not for"),
+        WrongConfig(
+            "sources:\n  o:\n    template: https://h/w.pmtiles\n    mirrors: [https://i]",
+            "neither mirrors nor subdomains"),
         WrongConfig("sources:\n  o:\n    template: https://h/set.json", "in a folder of this machine"),
         WrongConfig("sources:\n  o:\n    template: https://h/{z}/{x}/{y}\n    watch: true", "'watch' is for"),
         WrongConfig("sources:\n  o:\n    template: w/{z}/{x}/{y}.png\n    watch: true", "'watch' is for"),

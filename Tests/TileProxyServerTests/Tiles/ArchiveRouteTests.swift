@@ -180,6 +180,6 @@ struct ArchiveRouteTests {
                 #expect(error.description.contains("sources.w: \(path): ") && error.description.contains("cut short"))
             }
         }
-        #expect(throws: ConfigError.self) { try SourceConfiguration(argument: "w=https://h/w.pmtiles") }
+        #expect(throws: ConfigError.self) { try SourceConfiguration(argument: "w=https://h/w.mbtiles") }
     }
 }

@@ -243,3 +243,29 @@ struct OriginTransportTests {
         }
     }
 }
+
+/// An answer whose body is of no use is not read to its end.
+@Suite(.timeLimit(.minutes(60)), .ownThreads)
+struct UnwantedBodyTests {
+    @Test(arguments: ["Content-Length: 1000000000000", "Transfer-Encoding: chunked"])
+    func theHeadIsTheAnswer(length: String) async throws {
+        let origin = try ScriptedOrigin { _, wire in
+            wire.send("HTTP/1.1 200 OK\r\n\(length)\r\n\r\n")
+            // Endless, for all who read it.
+            let piece = "8000\r\n" + String(repeating: "x", count: 0x8000) + "\r\n"
+            for _ in 0..<8 where length.hasPrefix("Transfer") { wire.send(piece) }
+            return true
+        }
+        try await withTransport { transport in
+            let loop = transport.group.next()
+            let request = HTTPRequest(method: .get, scheme: "http", authority: "127.0.0.1:\(origin.port)", path: "/")
+            let question = try TileQuestion(
+                request, bodyLimit: 10, timeout: .seconds(3600), isRedirected: false, wantsBody: { _ in false })
+            let answer: TransportResponse = try await withCheckedThrowingContinuation { continuation in
+                loop.execute { _ = transport.send(question, on: loop) { continuation.resume(with: $0) } }
+            }
+            #expect(answer.head.status == .ok && answer.body.isEmpty)
+        }
+        origin.stop()
+    }
+}
