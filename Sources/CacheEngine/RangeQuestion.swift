@@ -85,8 +85,8 @@ package struct RangeQuestion: Hashable, Sendable {
         case 200, 203:
             let what = "all of the file instead of a part"
             return version == nil ? .refused("\(what): it has to support range requests") : .otherVersion(what)
-        case 412 where version != nil: return .otherVersion("that the file is another one (412)")
-        case 416 where version != nil: return .otherVersion("that the file is shorter (416)")
+        case 412 where version != nil: return .otherVersion("an answer that the file is another one (412)")
+        case 416 where version != nil: return .otherVersion("an answer that the file is shorter (416)")
         default: return .other
         }
     }

@@ -90,10 +90,13 @@ final class RemoteArchive: Sendable {
         }
         let file = FileVersion(
             tag: metadata.etag, lastModified: metadata.lastModified.map { HTTPDate($0) }, length: length)
-        let known = start.entry.blob.map { Self.id(file, $0) }
-        if let known, let latest, latest.id == known { return finish(.success(latest)) }
-        read("start \(known ?? "")", of: start, on: tiles, finish) { [state] data in
-            let id = known ?? Self.id(file, data.withUnsafeBytes { BlobDigest(hashing: $0) })
+        // What was brought or stored was hashed for it.
+        guard let digest = start.entry.blob else {
+            return finish(.failure(unusable("an archive's beginning whose bytes are not known")))
+        }
+        let id = Self.id(file, digest)
+        if let latest, latest.id == id { return finish(.success(latest)) }
+        read("start \(id)", of: start, on: tiles, finish) { [state] data in
             let version = try ArchiveVersion(data, id: id, file: file, of: name)
             state.withLock { $0.version = version }
             return version

@@ -509,9 +509,10 @@ final class TileAsking: @unchecked Sendable {
         case .part(let part):
             let length = fields.combined(.contentRange).flatMap { ContentRange($0) }?.length ?? 0
             service.worker.compute(on: tiles.loop) {
-                part.objection(body, length)
-            } then: {
-                self.take(.checked(objection: $0))
+                (part.objection(body, length), HashedBody(body))
+            } then: { why, hashed in
+                (self.hashed, self.blob) = (hashed, hashed.digest)
+                self.take(.checked(objection: why))
             }
         case .archived(_, let version, _):
             let (type, coding) = version.content(of: body)

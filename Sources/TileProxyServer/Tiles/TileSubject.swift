@@ -82,6 +82,6 @@ extension Candidate {
         self.init(key: key, metadata.noting(version.id), .none, nil)
     }
 
-    /// For as long as it is looked at.
-    private static let whileLasting: Int64 = 3600
+    /// For as long as it is looked at: what is answered is as fresh as the version.
+    private static let whileLasting: Int64 = 60
 }

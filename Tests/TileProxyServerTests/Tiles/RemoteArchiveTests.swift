@@ -377,6 +377,37 @@ struct RemoteArchiveTests {
         }
     }
 
+    /// Nothing may be stored, and the bytes of a part are known all the same.
+    @Test func whatMustNotBeStoredIsAskedForEachTime() async throws {
+        let site = ArchiveSite(try leaves())
+        site.twist { $1.fields[.cacheControl] = "no-store" }
+        try await with(site) { lab in
+            for _ in 0..<2 {
+                let answer = try await lab.get("/tiles/w/2/0/0")
+                #expect(answer.text.hasSuffix("a 2/0/0") && answer[.cacheControl] == "no-store")
+            }
+            #expect(lab.origin.ranges().count == 5, "the directory stays in memory")
+            #expect(try lab.store.statistics().entries == 0)
+        }
+    }
+
+    @Test func pastTheLastZoomTilesAreMadeFromItsTiles() async throws {
+        let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent().deletingLastPathComponent()
+        let picture = try Data(contentsOf: root.appendingPathComponent("Sample/world/0/0/0.png"))
+        let site = ArchiveSite(try TestArchive.bytes([0: picture]))
+        try await with(site, { ($0.zooms, $0.overzoom) = (0...0, 2) }) { lab in
+            let tile = try await lab.get("/tiles/w/1/1/0.png")
+            #expect(tile.status == 200 && tile[.contentType] == "image/png" && tile.body != picture)
+            #expect(tile[.cacheControl] == "public, max-age=60")
+            lab.clock.advance(seconds: 7)
+            let hit = try await lab.get("/tiles/w/1/1/0.png")
+            #expect(hit.body == tile.body && hit[.age] == "7" && hit[.eTag] == tile[.eTag])
+            #expect(lab.origin.ranges().count == 2)
+            #expect(try await lab.get("/tiles/w/3/0/0.png").status == 404)
+        }
+    }
+
     @Test func onlyIfCachedAsksNobody() async throws {
         let site = ArchiveSite(try leaves())
         try await with(site) { lab in
