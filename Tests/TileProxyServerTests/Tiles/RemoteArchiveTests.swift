@@ -79,17 +79,21 @@ struct RemoteArchiveTests {
         }
     }
 
-    @Test func aThousandTilesAskForTheirDirectoryOnce() async throws {
+    @Test func manyTilesAskForTheirDirectoryOnce() async throws {
         let site = ArchiveSite(try TestArchive.bytes(TestArchive.pictures(5...5, "a"), leafOf: 2000))
         try await with(site) { lab in
             try await withThrowingTaskGroup(of: Int.self) { group in
-                for number in 0..<1024 {
-                    group.addTask { try await lab.get("/tiles/w/5/\(number / 32)/\(number % 32)").status }
+                for x in 0..<32 {
+                    group.addTask {
+                        var found = 0
+                        for y in 0..<16 where try await lab.get("/tiles/w/5/\(x)/\(y)").status == 200 { found += 1 }
+                        return found
+                    }
                 }
-                for try await status in group { #expect(status == 200) }
+                for try await found in group { #expect(found == 16) }
             }
             let asked = lab.origin.ranges()
-            #expect(asked.count == 2 + 1024 && Set(asked).count == asked.count)
+            #expect(asked.count == 2 + 512 && Set(asked).count == asked.count)
         }
     }
 
