@@ -10,6 +10,8 @@ package final class HTTPServer: Sendable {
     package struct Configuration: Sendable {
         /// Where to listen.
         package var addresses = [ListenAddress(port: 8080)]
+        /// The rights of the files of Unix sockets.
+        package var socketMode = ListeningSocket.defaultMode
         /// The certificate to show where an address is secure.
         package var tls: ServerTLS?
         /// What clients may take.
@@ -39,15 +41,19 @@ package final class HTTPServer: Sendable {
     /// Where it listens, in the order of the configuration.
     package let addresses: [SocketAddress]
     private let channels: [any Channel]
+    private let sockets: [ListeningSocket]
+    private let logger: Logger
     private let loops: [NIOLoopBound<LoopConnections>]
     private let sweeps: [RepeatedTask]
     private let acceptErrors: AcceptErrors
 
     private init(
-        channels: [any Channel], addresses: [SocketAddress], loops: [NIOLoopBound<LoopConnections>],
-        sweeps: [RepeatedTask], acceptErrors: AcceptErrors
+        channels: [any Channel], sockets: [ListeningSocket], addresses: [SocketAddress],
+        loops: [NIOLoopBound<LoopConnections>], sweeps: [RepeatedTask], acceptErrors: AcceptErrors, logger: Logger
     ) {
         self.channels = channels
+        self.sockets = sockets
+        self.logger = logger
         self.addresses = addresses
         self.loops = loops
         self.sweeps = sweeps
@@ -56,8 +62,8 @@ package final class HTTPServer: Sendable {
 
     /// Starts a server on a group of event loops, with one responder for each of them.
     ///
-    /// - Parameter makePlainResponder: Makes of a loop's responder the one for connections that are not encrypted; without
-    ///   it they are the same.
+    /// - Parameter makePlainResponder: Makes of a loop's responder the one for connections to a port that are not encrypted;
+    ///   without it they are the same. What comes by a Unix socket comes from a server in front, and has the loop's own.
     /// - Throws: ``ListenFailure``.
     package static func start(
         _ configuration: Configuration, on group: any EventLoopGroup,
@@ -90,43 +96,83 @@ package final class HTTPServer: Sendable {
         let acceptErrors = AcceptErrors(logger: configuration.logger, onFailure: configuration.onAcceptFailure)
         let counter = ConnectionCounter(limit: configuration.limits.connections)
         var channels: [any Channel] = []
+        var sockets: [ListeningSocket] = []
         var addresses: [SocketAddress] = []
         for wanted in configuration.addresses {
             do {
-                let bootstrap = try bootstrap(
-                    configuration, isSecure: wanted.isSecure, group, parts, counter, acceptErrors)
-                let channel = try await bootstrap.bind(host: wanted.host, port: wanted.port).get()
+                let bootstrap = try bootstrap(configuration, wanted, group, parts, counter, acceptErrors)
+                let channel: any Channel
+                switch wanted.place {
+                case .port(let host, let port): channel = try await bootstrap.bind(host: host, port: port).get()
+                case .socket(let path):
+                    let (socket, descriptor) = try await listen(at: path, mode: configuration.socketMode)
+                    sockets.append(socket)
+                    channel = try await bootstrap.withBoundSocket(descriptor).get()
+                    // NIO has listened again, with a backlog of its own.
+                    try await channel.eventLoop.submit { [channel] in
+                        if channel.isActive { ListeningSocket.listen(on: descriptor, backlog: backlog) }
+                    }.get()
+                }
                 channels.append(channel)
                 guard let address = channel.localAddress else { throw ChannelError.operationUnsupported }
                 addresses.append(address)
             } catch {
                 for sweep in sweeps { sweep.cancel() }
+                await remove(sockets, configuration.logger)
                 for channel in channels { try? await channel.close() }
                 throw ListenFailure(address: wanted, cause: error)
             }
         }
         return HTTPServer(
-            channels: channels, addresses: addresses, loops: loops, sweeps: sweeps, acceptErrors: acceptErrors)
+            channels: channels, sockets: sockets, addresses: addresses, loops: loops, sweeps: sweeps,
+            acceptErrors: acceptErrors, logger: configuration.logger)
+    }
+
+    /// How many connections may wait to be accepted.
+    private static let backlog: Int32 = 1024
+
+    private static func listen(
+        at path: String, mode: Int
+    ) async throws -> (socket: ListeningSocket, descriptor: Int32) {
+        try await NIOThreadPool.singleton.runIfActive {
+            try ListeningSocket.listen(at: path, mode: mode, backlog: backlog)
+        }
+    }
+
+    /// Removes the files of Unix sockets; what cannot be removed is told to the operator.
+    private static func remove(_ sockets: [ListeningSocket], _ logger: Logger) async {
+        for socket in sockets {
+            do { try await NIOThreadPool.singleton.runIfActive { try socket.remove() } } catch {
+                logger.warning("a socket's file stays", metadata: ["reason": "\(error)"])
+            }
+        }
     }
 
     private static func bootstrap(
-        _ configuration: Configuration, isSecure: Bool, _ group: any EventLoopGroup,
+        _ configuration: Configuration, _ address: ListenAddress, _ group: any EventLoopGroup,
         _ parts: [ObjectIdentifier: NIOLoopBound<Part>], _ counter: ConnectionCounter, _ acceptErrors: AcceptErrors
     ) throws -> ServerBootstrap {
         let limits = configuration.limits
         let logger = configuration.logger
-        let tls = isSecure ? configuration.tls : nil
-        if isSecure, tls == nil { throw TLSProblem(description: "there is no certificate") }
+        let tls = address.isSecure ? configuration.tls : nil
+        if address.isSecure, tls == nil { throw TLSProblem(description: "there is no certificate") }
         let failures = HandshakeFailures(logger: logger, onFailure: configuration.onHandshakeFailure)
-        return ServerBootstrap(group: group)
-            .serverChannelOption(.backlog, value: 1024)
-            .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+        let isSocket = address.socketPath != nil
+        var bootstrap = ServerBootstrap(group: group)
+        if !isSocket {
+            bootstrap =
+                bootstrap
+                .serverChannelOption(.backlog, value: backlog)
+                .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+                .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
+        }
+        return
+            bootstrap
             .serverChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
                     try channel.pipeline.syncOperations.addHandler(AcceptPause(acceptErrors))
                 }
             }
-            .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
             .childChannelOption(.allowRemoteHalfClosure, value: true)
             .childChannelOption(.maxMessagesPerRead, value: 1)
             .childChannelOption(
@@ -149,7 +195,8 @@ package final class HTTPServer: Sendable {
                     }
                     let pipeline = channel.pipeline.syncOperations
                     guard let tls else {
-                        try pipeline.addHandler(HTTPConnection(loop: part.loop, responder: part.plain))
+                        let responder = isSocket ? part.responder : part.plain
+                        try pipeline.addHandler(HTTPConnection(loop: part.loop, responder: responder))
                         return
                     }
                     let edge = TLSEdge()
@@ -168,12 +215,12 @@ package final class HTTPServer: Sendable {
     private struct Part {
         var loop: LoopConnections
         var responder: any Responder
-        /// For connections that are not encrypted.
+        /// For connections to a port that are not encrypted.
         var plain: any Responder
     }
 
     /// The port that it listens on first.
-    package var port: Int { addresses.first?.port ?? 0 }
+    package var port: Int { addresses.lazy.compactMap(\.port).first ?? 0 }
 
     /// How often a connection could not be accepted.
     package var acceptFailures: Int { acceptErrors.count }
@@ -194,6 +241,8 @@ package final class HTTPServer: Sendable {
 
     /// Stops listening, lets requests that are under way end, then closes; after the grace, closes what is left.
     package func shutdown(grace: TimeAmount = .seconds(30)) async throws {
+        // Before anything else: clients that come later must not find a socket on which nobody listens.
+        await Self.remove(sockets, logger)
         // One that is closed already stays so.
         for channel in channels { try? await channel.close() }
         let drained = loops.map { loop in

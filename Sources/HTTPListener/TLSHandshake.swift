@@ -88,6 +88,6 @@ struct HandshakeFailures: Sendable {
     func report(_ reason: String, from client: SocketAddress?) {
         onFailure?()
         logger.debug(
-            "a TLS handshake failed", metadata: ["client": "\(client?.ipAddress ?? "-")", "reason": "\(reason)"])
+            "a TLS handshake failed", metadata: ["client": "\(client.clientName)", "reason": "\(reason)"])
     }
 }

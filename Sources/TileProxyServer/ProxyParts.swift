@@ -131,6 +131,7 @@ final class Parts: Sendable {
     func start(connections: Int) async throws -> HTTPServer {
         var server = HTTPServer.Configuration()
         server.addresses = configuration.listen
+        server.socketMode = configuration.socketMode
         server.tls = serverTLS
         server.logger = logger
         let statistics = statistics

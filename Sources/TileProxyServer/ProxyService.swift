@@ -117,9 +117,13 @@ package struct ProxyService: Sendable {
         }
     }
 
-    /// Where it listens: one address as it is, and which ones speak TLS.
+    /// Where it listens: ports as they are, and which addresses speak TLS.
     private static func description(of server: HTTPServer, _ wanted: [ListenAddress]) -> String {
-        zip(server.addresses, wanted).map { $1.isSecure ? "\($0) (TLS)" : "\($0)" }.joined(separator: ", ")
+        zip(server.addresses, wanted).map { address, wanted in
+            let place = wanted.socketPath.map { "unix:\($0)" } ?? "\(address)"
+            return wanted.isSecure ? "\(place) (TLS)" : place
+        }
+        .joined(separator: ", ")
     }
 
     private func openStore() throws -> TileStore {

@@ -1,4 +1,5 @@
 import ArgumentParser
+import HTTPListener
 import TileProxyServer
 
 /// The values of options: each parser takes the text and throws a message that says what was expected.
@@ -19,6 +20,22 @@ enum ArgumentValues {
             }
             return number
         }
+    }
+
+    /// `http://host:port`, `unix:/path`.
+    static func listenAddress(_ text: String) throws -> ListenAddress {
+        guard let address = ConfigValue.listenAddress(text) else {
+            throw ValidationError("expected \(ConfigValue.listenForms), not '\(text)'")
+        }
+        return address
+    }
+
+    /// `0660`.
+    static func fileMode(_ text: String) throws -> Int {
+        guard let mode = ConfigValue.fileMode(text) else {
+            throw ValidationError("expected rights in octal, such as 0660, not '\(text)'")
+        }
+        return mode
     }
 
     /// `NAME=TEMPLATE`, each.

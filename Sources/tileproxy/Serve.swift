@@ -21,6 +21,20 @@ struct Serve: AsyncParsableCommand {
     @Option(help: ArgumentHelp("A configuration file; see Examples/tileproxy.yaml.", valueName: "file"))
     var config: String?
 
+    @Option(
+        name: .customLong("listen"),
+        help: ArgumentHelp(
+            "Where to listen: \(ConfigValue.listenForms). May be repeated, and replaces listen of the file.",
+            valueName: "address"),
+        transform: ArgumentValues.listenAddress)
+    var listen: [ListenAddress] = []
+
+    @Option(
+        name: .customLong("socket-mode"),
+        help: ArgumentHelp("The rights of Unix sockets, such as 0660 (default: 0600).", valueName: "mode"),
+        transform: ArgumentValues.fileMode)
+    var socketMode: Int?
+
     @Option(help: "The address to listen on, for all ports (default: 127.0.0.1).")
     var host: String?
 
@@ -102,6 +116,14 @@ struct Serve: AsyncParsableCommand {
         if cache == nil, config == nil {
             throw ValidationError("say where the cache is (--cache DIR), or name a configuration file (--config FILE)")
         }
+        if !listen.isEmpty, host != nil || port != nil || httpsPort != nil {
+            throw ValidationError("say where to listen by --listen, or by --host, --port and --https-port")
+        }
+        for (index, address) in listen.enumerated() {
+            if let problem = ProxyConfiguration.problem(with: address, after: Array(listen[..<index])) {
+                throw ValidationError("--listen \(address): \(problem)")
+            }
+        }
         // Not by `transform:`, whose errors repeat the value as it is, passwords included.
         do throws(ConfigError) {
             _ = try ArgumentValues.sources(sources)
@@ -119,7 +141,9 @@ struct Serve: AsyncParsableCommand {
                 certificate: tlsCertificate ?? configuration.tls?.certificate ?? "",
                 key: tlsKey ?? configuration.tls?.key ?? "")
         }
+        if !listen.isEmpty { configuration.listen = listen }
         configuration.listen(host: host, port: port, securePort: httpsPort)
+        configuration.socketMode = socketMode ?? configuration.socketMode
         configuration.capacity = maxBytes ?? configuration.capacity
         configuration.memoryBytes = memory ?? configuration.memoryBytes
         configuration.threads = threads ?? configuration.threads

@@ -58,10 +58,17 @@ package enum ConfigValue {
         return try? GeoBox(west: west, south: south, east: east, north: north)
     }
 
-    /// `https://host:port`, `http://[::1]:8080`, `host:port`, or a port alone; without a scheme it is not encrypted.
+    /// `https://host:port`, `http://[::1]:8080`, `host:port`, or a port alone; `unix:/path` or `https://unix:/path`.
     ///
-    /// Without a port it is 8080, or 8443 with TLS.
+    /// Without a scheme it is not encrypted. Without a port it is 8080, or 8443 with TLS.
     package static func listenAddress(_ text: String) -> ListenAddress? {
+        for (start, isSecure) in [("unix:", false), ("http://unix:", false), ("https://unix:", true)]
+        where text.lowercased().hasPrefix(start) {
+            let path = text.dropFirst(start.count)
+            // A port would be a number.
+            guard path.hasPrefix("/") else { break }
+            return ListenAddress(socket: String(path), isSecure: isSecure)
+        }
         for (scheme, isSecure, port) in [("http://", false, 8080), ("https://", true, ProxyConfiguration.securePort)]
         where text.lowercased().hasPrefix(scheme) {
             var rest = text.dropFirst(scheme.count)
@@ -77,6 +84,15 @@ package enum ConfigValue {
         }
         guard let (host, port) = address(text) else { return nil }
         return ListenAddress(host: host ?? "127.0.0.1", port: port)
+    }
+
+    /// How an address to listen on is written.
+    package static let listenForms = "http://host:port, https://host:port, host:port, a port or unix:/path"
+
+    /// Rights of a file in octal, such as `0660`, of the nine that there are for owner, group and others.
+    package static func fileMode(_ text: String) -> Int? {
+        guard (3...4).contains(text.utf8.count), text.utf8.allSatisfy({ (48...55).contains($0) }) else { return nil }
+        return Int(text, radix: 8).flatMap { $0 <= 0o777 ? $0 : nil }
     }
 
     /// `host:port`, `[::1]:8080`, or a port alone.

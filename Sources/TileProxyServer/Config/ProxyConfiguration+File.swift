@@ -39,11 +39,12 @@ extension ProxyConfiguration {
                 guard !all.isEmpty else { throw node.fail("expected at least one address") }
                 listen = []
                 for one in all {
-                    let address = try one.value(
-                        "http://host:port, https://host:port, host:port or a port", ConfigValue.listenAddress)
-                    if address.port != 0, listen.contains(address) { throw one.fail("this address stands there twice") }
+                    let address = try one.value(ConfigValue.listenForms, ConfigValue.listenAddress)
+                    if let problem = Self.problem(with: address, after: listen) { throw one.fail(problem) }
                     listen.append(address)
                 }
+            case "socketMode":
+                socketMode = try node.value("rights in octal, such as 0660", ConfigValue.fileMode)
             case "tls": tls = try Self.tls(node)
             case "redirectToHTTPS": redirectsToHTTPS = try node.truth()
             case "threads": threads = try node.integer(1...64)
@@ -63,8 +64,10 @@ extension ProxyConfiguration {
             case "metrics": hasMetrics = try node.truth()
             case "trustedProxies":
                 for proxy in try node.list() {
-                    let network = try proxy.value("an address or a network, such as 10.0.0.0/8", IPNetwork.init)
-                    trustedProxies.add(network)
+                    trustedProxies.add(
+                        try proxy.value(
+                            "an address or a network, such as 10.0.0.0/8, or unix for Unix sockets",
+                            TrustedProxies.Member.init))
                 }
             case "accessLog": accessLog = try Self.accessLog(node)
             case "log": try readLog(node)
@@ -90,10 +93,10 @@ extension ProxyConfiguration {
     }
 
     private static let keys = [
-        "cache", "listen", "tls", "redirectToHTTPS", "threads", "capacity", "entries", "memory", "durability",
+        "cache", "listen", "socketMode", "tls", "redirectToHTTPS", "threads", "capacity", "entries", "memory",
+        "durability",
         "publicURL", "hosts",
-        "userAgent", "certificateAuthorities", "page", "leaflet", "metrics", "trustedProxies", "accessLog", "log",
-        "limits", "shared", "purge", "sources", "upstreams",
+        "userAgent", "certificateAuthorities", "page", "leaflet", "metrics", "trustedProxies", "accessLog", "log", "limits", "shared", "purge", "sources", "upstreams",
     ]
 
     private static func host(_ text: String) -> String? {

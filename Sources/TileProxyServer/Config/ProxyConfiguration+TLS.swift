@@ -1,5 +1,5 @@
 import HTTPCaching
-import HTTPListener
+package import HTTPListener
 import HTTPWire
 import NIOSSL
 
@@ -27,22 +27,35 @@ extension ProxyConfiguration {
 
     /// Sets what flags say of where to listen, over what is set already.
     ///
-    /// A host is for every address. A port is for the first address of its kind, which is added if there is none. A
+    /// A host is for every address with a port. A port is for the first such address of its kind, which is added if there is none. A
     /// certificate without any address for it adds one, at ``securePort``.
     package mutating func listen(host: String?, port: Int?, securePort: Int?) {
         for (port, isSecure) in [(port, false), (securePort, true)] {
             guard let port else { continue }
-            if let index = listen.firstIndex(where: { $0.isSecure == isSecure }) {
-                listen[index].port = port
+            if let index = listen.firstIndex(where: { $0.isSecure == isSecure && $0.port != nil }) {
+                listen[index].place = .port(host: listen[index].host ?? firstHost, port: port)
             } else {
-                listen.append(ListenAddress(host: listen.first?.host ?? "127.0.0.1", port: port, isSecure: isSecure))
+                listen.append(ListenAddress(host: firstHost, port: port, isSecure: isSecure))
             }
         }
         if tls != nil, !listen.contains(where: \.isSecure) {
-            listen.append(
-                ListenAddress(host: listen.first?.host ?? "127.0.0.1", port: Self.securePort, isSecure: true))
+            listen.append(ListenAddress(host: firstHost, port: Self.securePort, isSecure: true))
         }
-        if let host { for index in listen.indices { listen[index].host = host } }
+        guard let host else { return }
+        for index in listen.indices {
+            if let port = listen[index].port { listen[index].place = .port(host: host, port: port) }
+        }
+    }
+
+    private var firstHost: String { listen.lazy.compactMap(\.host).first ?? "127.0.0.1" }
+
+    /// Why an address cannot be listened on besides others; `nil` if it can.
+    package static func problem(with address: ListenAddress, after others: [ListenAddress]) -> String? {
+        if let path = address.socketPath {
+            if let problem = ListeningSocket.problem(with: path) { return problem.description }
+            if others.contains(where: { $0.place == address.place }) { return "this socket stands there twice" }
+        }
+        return address.port != 0 && others.contains(address) ? "this address stands there twice" : nil
     }
 
     /// The port to which clients without TLS are sent; `nil` if nobody can say it.
@@ -54,7 +67,7 @@ extension ProxyConfiguration {
             let port = authority.lastIndex(of: ":").flatMap { Int(authority[authority.index(after: $0)...]) }
             return authority.hasSuffix("]") ? 443 : port ?? 443
         }
-        return listen.first { $0.isSecure && $0.port != 0 }?.port
+        return listen.lazy.filter(\.isSecure).compactMap(\.port).first { $0 != 0 }
     }
 
     func validateListening(_ fail: (_ key: String, _ message: String) -> ConfigError) throws(ConfigError) {
@@ -69,8 +82,11 @@ extension ProxyConfiguration {
             throw fail("listen", "there is a certificate, and no https://… address to show it at")
         }
         guard redirectsToHTTPS else { return }
-        guard isSecure, listen.contains(where: { !$0.isSecure }) else {
-            throw fail("redirectToHTTPS", "it needs both an http://… and an https://… address in listen")
+        guard isSecure, listen.contains(where: { !$0.isSecure && $0.port != nil }) else {
+            throw fail(
+                "redirectToHTTPS",
+                "it needs both an http://… and an https://… address in listen; what comes by a Unix socket is not redirected"
+            )
         }
         guard redirectPort != nil else {
             throw fail("redirectToHTTPS", "the port is not known: name one in listen, or an https:// publicURL")

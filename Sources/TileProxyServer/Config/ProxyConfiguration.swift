@@ -39,6 +39,8 @@ package struct ProxyConfiguration: Hashable, Sendable {
 
     package var cache: String?
     package var listen = [ListenAddress(port: 8080)]
+    /// The rights of the files of Unix sockets.
+    package var socketMode = ListeningSocket.defaultMode
     /// The certificate and its key, for the addresses that are secure.
     package var tls: TLSFiles?
     /// Whether requests that come without TLS are sent to where it is spoken.
@@ -117,6 +119,7 @@ package struct ProxyConfiguration: Hashable, Sendable {
         }
         compare("cache", \.cache)
         compare("listen", \.listen)
+        compare("socketMode", \.socketMode)
         // Another certificate is read at once; none, or a first one, changes where it listens.
         compare("tls") { $0.tls == nil }
         compare("redirectToHTTPS", \.redirectsToHTTPS)

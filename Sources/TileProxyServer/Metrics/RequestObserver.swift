@@ -46,7 +46,7 @@ package final class RequestObserver: ExchangeObserver {
         // Nothing that was sent is repeated: it is no request.
         log?.add(
             AccessLine(
-                client: client?.ipAddress ?? "-", time: LoopTime.system(), method: "-", path: "-", version: nil,
+                client: client.clientName, time: LoopTime.system(), method: "-", path: "-", version: nil,
                 status: status, bytes: 0, referrer: nil, agent: nil, cache: Answered.CacheResult.none.rawValue,
                 microseconds: 0))
     }

@@ -1,3 +1,4 @@
+import HTTPListener
 import HTTPWire
 import NIOCore
 
@@ -12,13 +13,48 @@ import Darwin
 /// The servers in front of the proxy from whose `X-Forwarded-For` the access log takes a client's address.
 package struct TrustedProxies: Hashable, Sendable {
     private var networks: [IPNetwork]
+    /// Whether processes that connect by a Unix socket are among them.
+    private var hasSockets = false
+
+    /// One of the servers.
+    package enum Member: Hashable, Sendable {
+        case network(IPNetwork)
+        /// Whatever connects by a Unix socket.
+        case sockets
+
+        /// Reads `10.0.0.0/8`, `192.0.2.7` or `unix`.
+        package init?(_ text: String) {
+            if text == "unix" {
+                self = .sockets
+            } else {
+                guard let network = IPNetwork(text) else { return nil }
+                self = .network(network)
+            }
+        }
+    }
 
     /// How many addresses of a request are looked at.
     private static let mostAddresses = 32
 
     package init(_ networks: [IPNetwork] = []) { self.networks = networks }
 
-    mutating func add(_ network: IPNetwork) { networks.append(network) }
+    mutating func add(_ member: Member) {
+        switch member {
+        case .network(let network): networks.append(network)
+        case .sockets: hasSockets = true
+        }
+    }
+
+    /// Whether a connection comes from one of them.
+    func contains(_ peer: SocketAddress?) -> Bool {
+        switch peer {
+        case .some(.unixDomainSocket): return hasSockets
+        case .some(let address):
+            guard !networks.isEmpty, let address = address.ipAddress.flatMap({ IPAddress($0) }) else { return false }
+            return isTrusted(address)
+        case nil: return false
+        }
+    }
 
     /// The address of the client that sent a request: as a text for the log, or `-`.
     ///
@@ -26,9 +62,8 @@ package struct TrustedProxies: Hashable, Sendable {
     /// the client is the right-most address that is not a trusted proxy's, or the first one if all are. Where the peer is
     /// not trusted, or something in the way is no address, or there are too many, it is the peer.
     func client(of fields: HeadFields, peer: SocketAddress?) -> String {
-        guard let text = peer?.ipAddress else { return "-" }
-        guard !networks.isEmpty, let address = IPAddress(text), isTrusted(address) else { return text }
-        return forwarded(fields)?.description ?? text
+        guard contains(peer), let client = forwarded(fields) else { return peer.clientName }
+        return client.description
     }
 
     private func isTrusted(_ address: IPAddress) -> Bool { networks.contains { $0.contains(address) } }

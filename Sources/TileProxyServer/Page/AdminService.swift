@@ -34,7 +34,7 @@ package final class AdminService: Sendable {
         self.figures = figures
         self.statistics = statistics
         hasMetrics = configuration.hasMetrics
-        hosts = OwnHosts(listenHosts: configuration.listen.map(\.host), names: configuration.hosts)
+        hosts = OwnHosts(listenHosts: configuration.listen.compactMap(\.host), names: configuration.hosts)
         ownsRoot = !configuration.routes.contains { $0.prefix.isEmpty }
         leaflet = configuration.hasPage ? LeafletFiles(configuration) : nil
         let place: MapPage.Leaflet = leaflet == nil ? .network : .own

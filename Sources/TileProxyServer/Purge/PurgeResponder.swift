@@ -68,7 +68,7 @@ final class PurgeResponder {
     }
 
     private func purge(_ body: ByteBuffer, _ exchange: Exchange) {
-        let client = exchange.client?.ipAddress ?? "-"
+        let client = exchange.client.clientName
         service.purge(body, from: client, on: loop) { outcome in
             switch outcome {
             case .expired(let count): Self.reply(exchange, "{\"expired\":\(count)}\n")

@@ -16,10 +16,11 @@ final class ServerUnderTest {
     /// - Parameters:
     ///   - answer: Answers at once, as hits are answered.
     ///   - respond: Answers in its own time.
+    ///   - change: Changes the server's configuration at last.
     init(
         limits: ServerLimits, tls: ServerTLS?, observer: (any ExchangeObserver)?,
         onHandshakeFailure: (@Sendable () -> Void)?, answer: @escaping TestResponder.Answer,
-        respond: @escaping TestResponder.Respond
+        respond: @escaping TestResponder.Respond, change: (inout HTTPServer.Configuration) -> Void
     ) async throws {
         var configuration = HTTPServer.Configuration()
         configuration.addresses = [ListenAddress(port: 0, isSecure: tls != nil)]
@@ -27,6 +28,7 @@ final class ServerUnderTest {
         configuration.onHandshakeFailure = onHandshakeFailure
         configuration.limits = limits
         configuration.observer = observer
+        change(&configuration)
         server = try await HTTPServer.start(configuration, on: group) { _, _ in
             TestResponder(answer: answer, respond: respond)
         }
@@ -61,11 +63,12 @@ func withServer(
     limits: ServerLimits = ServerLimits(), tls: ServerTLS? = nil, observer: (any ExchangeObserver)? = nil,
     onHandshakeFailure: (@Sendable () -> Void)? = nil,
     answer: @escaping TestResponder.Answer = { _, _, _ in nil },
-    respond: @escaping TestResponder.Respond = TestResponder.echo, _ body: (ServerUnderTest) async throws -> Void
+    respond: @escaping TestResponder.Respond = TestResponder.echo,
+    change: (inout HTTPServer.Configuration) -> Void = { _ in }, _ body: (ServerUnderTest) async throws -> Void
 ) async throws {
     let server = try await ServerUnderTest(
         limits: limits, tls: tls, observer: observer, onHandshakeFailure: onHandshakeFailure, answer: answer,
-        respond: respond)
+        respond: respond, change: change)
     do { try await body(server) } catch {
         try await server.stop()
         throw error

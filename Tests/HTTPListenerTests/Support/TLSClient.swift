@@ -49,14 +49,48 @@ final class TLSClient: Sendable {
         }
     }
 
+    /// Sends some bytes before everything else.
+    private final class Preface: ChannelInboundHandler, Sendable {
+        typealias InboundIn = ByteBuffer
+        typealias OutboundOut = ByteBuffer
+        private let bytes: [UInt8]
+
+        init(_ bytes: [UInt8]) { self.bytes = bytes }
+
+        func channelActive(context: ChannelHandlerContext) {
+            context.write(wrapOutboundOut(ByteBuffer(bytes: bytes)), promise: nil)
+            context.fireChannelActive()
+        }
+    }
+
     private let ended: EventLoopFuture<End>
     /// The protocol that was agreed on.
     let applicationProtocol: String?
 
     /// Connects and agrees on encryption; trusts the certificate and nothing else.
-    init(
+    convenience init(
         port: Int, trusting certificate: TestCertificate, protocols: [String] = [],
-        from oldest: TLSVersion = .tlsv12, to newest: TLSVersion = .tlsv13
+        from oldest: TLSVersion = .tlsv12, to newest: TLSVersion = .tlsv13, header: [UInt8] = []
+    ) async throws {
+        try await self.init(
+            trusting: certificate, name: nil, protocols: protocols, from: oldest, to: newest, header: header
+        ) { $0.connect(host: "127.0.0.1", port: port) }
+    }
+
+    /// The same by a Unix socket.
+    convenience init(path: String, trusting certificate: TestCertificate, protocols: [String] = []) async throws {
+        try await self.init(
+            trusting: certificate, name: "localhost", protocols: protocols, from: .tlsv12, to: .tlsv13, header: []
+        ) { $0.connect(unixDomainSocketPath: path) }
+    }
+
+    /// - Parameters:
+    ///   - name: For whom the certificate has to be; `nil` for the address that it connects to.
+    ///   - header: What is sent before TLS begins.
+    private init(
+        trusting certificate: TestCertificate, name: String?, protocols: [String], from oldest: TLSVersion,
+        to newest: TLSVersion,
+        header: [UInt8], connect: (ClientBootstrap) -> EventLoopFuture<any Channel>
     ) async throws {
         var settings = TLSConfiguration.makeClientConfiguration()
         settings.trustRoots = .file(certificate.path)
@@ -69,16 +103,16 @@ final class TLSClient: Sendable {
         let end = loop.makePromise(of: End.self)
         ended = end.futureResult
         let received = received
-        channel = try await ClientBootstrap(group: loop)
+        let bootstrap = ClientBootstrap(group: loop)
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
                     try channel.pipeline.syncOperations.addHandlers([
-                        NIOSSLClientHandler(context: context, serverHostname: nil),
+                        Preface(header), NIOSSLClientHandler(context: context, serverHostname: name),
                         Collector(received, agreed, end),
                     ])
                 }
             }
-            .connect(host: "127.0.0.1", port: port).get()
+        channel = try await connect(bootstrap).get()
         applicationProtocol = try await agreed.futureResult.get()
     }
 

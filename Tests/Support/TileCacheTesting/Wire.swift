@@ -28,6 +28,15 @@ package final class Wire {
         try connect(to: port)
     }
 
+    /// Connects to a Unix socket.
+    package convenience init(path: String) throws {
+        let descriptor = socket(AF_UNIX, Self.stream, 0)
+        guard descriptor >= 0 else { throw WireError(what: "socket: \(errno)") }
+        self.init(descriptor)
+        let status = try withSocketAddress(path) { systemConnect(descriptor, $0, $1) }
+        guard status == 0 else { throw WireError(what: "connect: \(errno)") }
+    }
+
     /// A connection that is still to be made.
     package static func unconnected() throws -> Wire { Wire(try newSocket()) }
 
@@ -162,6 +171,11 @@ package struct WireError: Error {
 /// The address is made by NIO: which module the members of `sockaddr_in` belong to is not the same in every build.
 func withLoopback<R>(_ port: Int, _ body: (UnsafePointer<sockaddr>, socklen_t) -> R) throws -> R {
     try SocketAddress(ipAddress: "127.0.0.1", port: port).withSockAddr { body($0, socklen_t($1)) }
+}
+
+/// Runs a body with the address of a Unix socket.
+func withSocketAddress<R>(_ path: String, _ body: (UnsafePointer<sockaddr>, socklen_t) -> R) throws -> R {
+    try SocketAddress(unixDomainSocketPath: path).withSockAddr { body($0, socklen_t($1)) }
 }
 
 /// The port that a socket is bound to.

@@ -33,7 +33,35 @@ struct ListenTests {
         #expect(try Self.read("listen: 81").listen == [ListenAddress(port: 81)])
     }
 
+    @Test
+    func unixSocketsAreAmongThem() throws {
+        let configuration = try Self.read(
+            "listen: [unix:/run/a, \"http://unix:/run/b\", \"HTTPS://Unix:/run/C\", 81]\nsocketMode: 0660"
+                + Self.certificate)
+        #expect(
+            configuration.listen == [
+                ListenAddress(socket: "/run/a"), ListenAddress(socket: "/run/b"),
+                ListenAddress(socket: "/run/C", isSecure: true), ListenAddress(port: 81),
+            ])
+        #expect(configuration.listen.map(\.description)[2] == "https://unix:/run/C")
+        #expect(configuration.socketMode == 0o660)
+        try configuration.validate("t.yaml")
+        #expect(try Self.read("listen: unix:/s").socketMode == 0o600)
+        #expect(
+            configuration.needingRestart(from: try Self.read("listen: unix:/s" + Self.certificate)) == [
+                "listen", "socketMode",
+            ])
+    }
+
     @Test(arguments: [
+        ("listen: unix:s", "listen: expected"), ("listen: \"unix:\"", "listen: expected"),
+        ("listen: \"http://unix:81x\"", "listen: expected"),
+        ("listen: \"unix:/a\\0b\"", "listen: a socket's path begins with /"),
+        ("listen: [unix:/a, \"https://unix:/a\"]", "listen[1]: this socket stands there twice"),
+        ("listen: unix:/" + String(repeating: "x", count: 200), "bytes at most, and this one has 201"),
+        ("socketMode: 0888", "socketMode: expected rights in octal"), ("socketMode: rw-rw----", "socketMode: expected"),
+        ("socketMode: 1777", "socketMode: expected"), ("socketMode: 0o660", "socketMode: expected"),
+        ("trustedProxies: unix:/run/a", "trustedProxies: expected an address or a network"),
         ("listen: \"https://h:443/path\"", "listen: expected"), ("listen: \"https://me@h\"", "listen: expected"),
         ("listen: \"https://:443\"", "listen: expected"), ("listen: \"https://h:\"", "listen: expected"),
         ("listen: \"https://h:99999\"", "listen: expected"), ("listen: []", "listen: expected at least one address"),
@@ -50,6 +78,11 @@ struct ListenTests {
         ("listen: \"https://h:443\"", "tls: https needs a certificate"),
         ("listen: 81" + certificate, "listen: there is a certificate, and no https://"),
         ("redirectToHTTPS: true", "redirectToHTTPS: it needs both"),
+        (
+            "redirectToHTTPS: true\nlisten: [unix:/s, \"https://h:443\"]" + certificate,
+            "what comes by a Unix socket is not redirected"
+        ),
+        ("redirectToHTTPS: true\nlisten: [80, \"https://unix:/s\"]" + certificate, "the port is not known"),
         ("redirectToHTTPS: true\nlisten: [81, \"https://h:0\"]" + certificate, "the port is not known"),
     ])
     func whatDoesNotFitTogetherIsNamed(yaml: String, complaint: String) throws {
@@ -69,6 +102,13 @@ struct ListenTests {
             configuration.listen == [
                 ListenAddress(host: "::", port: 81), ListenAddress(host: "::", port: 8443, isSecure: true),
             ])
+        configuration.listen = [ListenAddress(socket: "/s"), ListenAddress(host: "b", port: 1)]
+        configuration.tls = nil
+        configuration.listen(host: "a", port: 2, securePort: nil)
+        #expect(configuration.listen == [ListenAddress(socket: "/s"), ListenAddress(host: "a", port: 2)])
+        configuration.listen = [ListenAddress(socket: "/s", isSecure: true)]
+        configuration.listen(host: nil, port: 3, securePort: nil)
+        #expect(configuration.listen == [ListenAddress(socket: "/s", isSecure: true), ListenAddress(port: 3)])
         configuration.listen = [ListenAddress(host: "a", port: 1, isSecure: true)]
         configuration.listen(host: nil, port: nil, securePort: 444)
         #expect(configuration.listen == [ListenAddress(host: "a", port: 444, isSecure: true)])

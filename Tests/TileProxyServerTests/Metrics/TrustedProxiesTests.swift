@@ -99,6 +99,25 @@ struct TrustedProxiesTests {
         #expect(error?.description.contains("c.yaml:2: trustedProxies[0]: expected an address or a network") == true)
     }
 
+    /// Whoever connects by a Unix socket is believed where the configuration says so, and nowhere else.
+    @Test(arguments: [
+        ("unix", "198.51.100.1"), ("[127.0.0.1, unix]", "198.51.100.1"), ("0.0.0.0/0", "unix"), ("[]", "unix"),
+    ])
+    func aUnixSocketIsTrustedWhereTheConfigurationSaysSo(value: String, expected: String) throws {
+        var configuration = ProxyConfiguration()
+        try configuration.read(yaml: "trustedProxies: \(value)", file: "c.yaml")
+        var parser = RequestParser(limits: ServerLimits())
+        var input = ByteBuffer(string: "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 198.51.100.1\r\n\r\n")
+        let head = try #require(try parser.next(&input) { _ in true })
+        let peer = try SocketAddress(unixDomainSocketPath: "")
+        #expect(configuration.trustedProxies.client(of: head.fields, peer: peer) == expected)
+        #expect(configuration.trustedProxies.contains(peer) == (expected != "unix"))
+        // A socket says nothing of ports.
+        let port = try SocketAddress(ipAddress: "127.0.0.1", port: 9)
+        #expect(configuration.trustedProxies.contains(port) == (value != "unix" && value != "[]"))
+        #expect(!configuration.trustedProxies.contains(nil))
+    }
+
     @Test
     func theConfigurationNamesThem() throws {
         var configuration = ProxyConfiguration()
