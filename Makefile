@@ -4,7 +4,7 @@ SHELL := /bin/bash
 export TILECACHE_TOOLS := 1
 STRICT := TILECACHE_STRICT=1 SCRATCH=.build-strict
 
-.PHONY: help setup build run serve test lint check-imports check-model check-format check-s3 check-s3-ceph check-http2 check-readme check-purge-list check-sets check-page check-mapkit check-app \
+.PHONY: help setup build run serve test lint check-imports check-model check-format check-s3 check-s3-ceph check-http2 check-haproxy check-readme check-purge-list check-sets check-page check-mapkit check-app \
 	test-apple build-apple bench check-instructions bench-proxy bench-fleet soak-proxy tsan docs clean
 
 help: ## lists the targets
@@ -66,6 +66,9 @@ check-s3-ceph: setup ## the same against Ceph's RADOS gateway, where that is ins
 
 check-http2: setup ## checks tileproxy's TLS and HTTP/2 with an independent client (h2, from PyPI)
 	@Scripts/check-http2.sh
+
+check-haproxy: setup ## checks tileproxy behind HAProxy (PROXY protocol) and nginx (Unix socket), where these are installed
+	@Scripts/check-haproxy.sh
 
 check-readme: setup ## runs the commands and the example of README.md
 	@Scripts/check-readme.sh

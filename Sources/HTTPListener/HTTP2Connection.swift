@@ -17,6 +17,8 @@ final class HTTP2Connection: ChannelDuplexHandler, ClientConnection {
     let loop: LoopConnections
     private let responder: any Responder
     private let edge: TLSEdge
+    /// The client for whom a server in front has connected, if it has said so.
+    private let statedClient: SocketAddress?
     private let output: WriteGathering
     private var context: ChannelHandlerContext?
     private var streams: [HTTP2StreamID: HTTP2Stream] = [:]
@@ -53,18 +55,29 @@ final class HTTP2Connection: ChannelDuplexHandler, ClientConnection {
         case closing
     }
 
-    private init(loop: LoopConnections, responder: any Responder, edge: TLSEdge, output: WriteGathering) {
+    private init(
+        loop: LoopConnections, responder: any Responder, edge: TLSEdge, client: SocketAddress?, output: WriteGathering
+    ) {
         self.loop = loop
         self.responder = responder
         self.edge = edge
+        statedClient = client
         self.output = output
         idleUntil = .now() + loop.limits.head
     }
 
+    /// Who sends the requests.
+    private var client: SocketAddress? { statedClient ?? context?.channel.remoteAddress }
+
     /// What a connection's pipeline is made of, from the socket's side.
-    static func handlers(loop: LoopConnections, responder: any Responder, edge: TLSEdge) -> [any ChannelHandler] {
+    ///
+    /// - Parameter client: The client, if it is not the peer.
+    static func handlers(
+        loop: LoopConnections, responder: any Responder, edge: TLSEdge, client: SocketAddress? = nil
+    ) -> [any ChannelHandler] {
         let output = WriteGathering()
-        let connection = HTTP2Connection(loop: loop, responder: responder, edge: edge, output: output)
+        let connection = HTTP2Connection(
+            loop: loop, responder: responder, edge: edge, client: client, output: output)
         let limits = loop.limits
         var settings = NIOHTTP2Handler.ConnectionConfiguration()
         settings.initialSettings = [
@@ -118,7 +131,7 @@ final class HTTP2Connection: ChannelDuplexHandler, ClientConnection {
         case is IOError, is ChannelError, is NIOSSLError, is BoringSSLError: edge.close()
         default:
             // A connection error ends the connection; a stream error has ended its stream.
-            loop.refusals?.refused(status: 400, from: context.channel.remoteAddress)
+            loop.refusals?.refused(status: 400, from: client)
         }
     }
 
@@ -199,7 +212,7 @@ final class HTTP2Connection: ChannelDuplexHandler, ClientConnection {
             switch error {
             case .malformed: malformed(stream)
             case .violation(let violation):
-                loop.refusals?.refused(status: violation.status, from: context.channel.remoteAddress)
+                loop.refusals?.refused(status: violation.status, from: client)
                 refuse(violation, on: stream)
             }
             return
@@ -208,7 +221,7 @@ final class HTTP2Connection: ChannelDuplexHandler, ClientConnection {
     }
 
     private func malformed(_ stream: HTTP2Stream) {
-        loop.refusals?.refused(status: 400, from: context?.channel.remoteAddress)
+        loop.refusals?.refused(status: 400, from: client)
         stream.reset(.protocolError)
     }
 
@@ -221,7 +234,7 @@ final class HTTP2Connection: ChannelDuplexHandler, ClientConnection {
 
     private func answer(_ head: RequestHead, _ stream: HTTP2Stream, _ context: ChannelHandlerContext) {
         let startedAt = NIODeadline.now()
-        let client = context.channel.remoteAddress
+        let client = client
         if head.body == .none {
             let answering = Answering(
                 time: loop.time, keepAlive: true, isHTTP11: true,
@@ -258,7 +271,7 @@ final class HTTP2Connection: ChannelDuplexHandler, ClientConnection {
     private func countWindowUpdate() {
         idleWindowUpdates += 1
         guard idleWindowUpdates > loop.limits.windowUpdates else { return }
-        loop.refusals?.refused(status: 400, from: context?.channel.remoteAddress)
+        loop.refusals?.refused(status: 400, from: client)
         sayGoodbye(.enhanceYourCalm)
     }
 

@@ -86,7 +86,7 @@ extension HTTPConnection {
     }
 
     func refuse(_ violation: Violation, _ output: inout ByteBuffer) {
-        loop.refusals?.refused(status: violation.status, from: context?.channel.remoteAddress)
+        loop.refusals?.refused(status: violation.status, from: client)
         output.writeImmutableBuffer(loop.refusal(violation))
         write(output)
         output = ByteBuffer()

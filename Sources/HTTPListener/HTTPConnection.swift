@@ -33,6 +33,8 @@ final class HTTPConnection: ChannelDuplexHandler, ClientConnection {
     private let responder: any Responder
     /// What lies between it and the socket if the connection is encrypted.
     let tls: TLSEdge?
+    /// The client for whom a server in front has connected, if it has said so.
+    private let statedClient: SocketAddress?
     // Used on its event loop only; what is marked is read or replaced whole, and never held while other code runs: no
     // run-time exclusivity checks.
     @exclusivity(unchecked) var context: ChannelHandlerContext?
@@ -77,10 +79,12 @@ final class HTTPConnection: ChannelDuplexHandler, ClientConnection {
     /// When the connection is closed though the client still sends, once the last answer has gone out.
     @exclusivity(unchecked) var lingersUntil: NIODeadline?
 
-    init(loop: LoopConnections, responder: any Responder, tls: TLSEdge? = nil) {
+    /// - Parameter client: The client, if it is not the peer.
+    init(loop: LoopConnections, responder: any Responder, tls: TLSEdge? = nil, client: SocketAddress? = nil) {
         self.loop = loop
         self.responder = responder
         self.tls = tls
+        statedClient = client
         parser = RequestParser(limits: loop.limits, isSecure: tls != nil)
         bodyPatience = Patience(loop.limits.bodyStall, rate: loop.limits.bodyRate)
         readPatience = Patience(loop.limits.writeStall, rate: loop.limits.readRate)
@@ -89,6 +93,8 @@ final class HTTPConnection: ChannelDuplexHandler, ClientConnection {
     }
 
     var limits: ServerLimits { loop.limits }
+    /// Who sends the requests.
+    var client: SocketAddress? { statedClient ?? context?.channel.remoteAddress }
     var isWritable: Bool { (context?.channel.isWritable ?? false) && !smallWrites.isFull }
     var willKeepAlive: Bool { keepAlive && !mustClose && !loop.isDraining && !inputEnded }
 
@@ -246,7 +252,7 @@ final class HTTPConnection: ChannelDuplexHandler, ClientConnection {
             if output.capacity == 0 { output = loop.takeScratch(context.channel.allocator) }
             if let answered = responder.answer(head, answering, into: &output) {
                 loop.observer?.finished(
-                    head, from: context.channel.remoteAddress, answered, took: .now() - startedAt)
+                    head, from: client, answered, took: .now() - startedAt)
                 if !answering.keepAlive {
                     write(output)
                     output = ByteBuffer()
@@ -275,7 +281,7 @@ final class HTTPConnection: ChannelDuplexHandler, ClientConnection {
         }
         awaitsContinue = head.body != .none && head.isHTTP11 && head.fields.has("100-continue", in: .expect)
         let exchange = Exchange(
-            head: head, eventLoop: context.eventLoop, client: context.channel.remoteAddress, time: loop.time,
+            head: head, eventLoop: context.eventLoop, client: client, time: loop.time,
             startedAt: startedAt, link: self)
         phase = .exchange(exchange)
         if head.fields.contains(.expect), !head.fields.has("100-continue", in: .expect) {

@@ -14,6 +14,8 @@ package final class HTTPServer: Sendable {
         package var socketMode = ListeningSocket.defaultMode
         /// The certificate to show where an address is secure.
         package var tls: ServerTLS?
+        /// Which connections begin with a PROXY header.
+        package var proxyHeaders = ProxyHeaders()
         /// What clients may take.
         package var limits = ServerLimits()
         /// Names, with ports, under which this server answers a request whose target is a whole URL.
@@ -28,6 +30,16 @@ package final class HTTPServer: Sendable {
         package var onHandshakeFailure: (@Sendable () -> Void)?
         /// For what an operator should know.
         package var logger = Logger(label: "tileproxy")
+
+        package init() {}
+    }
+
+    /// Servers in front that say, by the PROXY protocol, for whom they connect.
+    package struct ProxyHeaders: Sendable {
+        /// Where each connection has to begin with a header.
+        package var addresses: Set<ListenAddress> = []
+        /// Whether a peer's word is taken; any other peer is closed there.
+        package var isTrusted: @Sendable (SocketAddress) -> Bool = { _ in false }
 
         package init() {}
     }
@@ -158,6 +170,8 @@ package final class HTTPServer: Sendable {
         if address.isSecure, tls == nil { throw TLSProblem(description: "there is no certificate") }
         let failures = HandshakeFailures(logger: logger, onFailure: configuration.onHandshakeFailure)
         let isSocket = address.socketPath != nil
+        let proxyHeaders = configuration.proxyHeaders
+        let hasProxyHeader = proxyHeaders.addresses.contains(address)
         var bootstrap = ServerBootstrap(group: group)
         if !isSocket {
             bootstrap =
@@ -193,22 +207,38 @@ package final class HTTPServer: Sendable {
                     guard let part = parts[ObjectIdentifier(channel.eventLoop)]?.value else {
                         throw ChannelError.operationUnsupported
                     }
+                    let speak: (SocketAddress?) -> [any ChannelHandler] = { client in
+                        guard let tls else {
+                            let responder = isSocket ? part.responder : part.plain
+                            return [HTTPConnection(loop: part.loop, responder: responder, client: client)]
+                        }
+                        return secure(part, tls, failures, client)
+                    }
                     let pipeline = channel.pipeline.syncOperations
-                    guard let tls else {
-                        let responder = isSocket ? part.responder : part.plain
-                        try pipeline.addHandler(HTTPConnection(loop: part.loop, responder: responder))
+                    guard hasProxyHeader else {
+                        try pipeline.addHandlers(speak(nil))
                         return
                     }
-                    let edge = TLSEdge()
-                    let handshake = TLSHandshake(loop: part.loop, edge: edge, failures: failures) { agreed in
-                        if agreed == "h2" {
-                            return HTTP2Connection.handlers(loop: part.loop, responder: part.responder, edge: edge)
-                        }
-                        return [HTTPConnection(loop: part.loop, responder: part.responder, tls: edge)]
-                    }
-                    try pipeline.addHandlers([edge, tls.handler(), handshake])
+                    try pipeline.addHandler(
+                        ProxyHeaderReader(
+                            loop: part.loop, isTrusted: proxyHeaders.isTrusted, logger: logger, makeNext: speak))
                 }
             }
+    }
+
+    /// What speaks on an encrypted connection.
+    private static func secure(
+        _ part: Part, _ tls: ServerTLS, _ failures: HandshakeFailures, _ client: SocketAddress?
+    ) -> [any ChannelHandler] {
+        let edge = TLSEdge()
+        let handshake = TLSHandshake(loop: part.loop, edge: edge, failures: failures, client: client) { agreed in
+            if agreed == "h2" {
+                return HTTP2Connection.handlers(
+                    loop: part.loop, responder: part.responder, edge: edge, client: client)
+            }
+            return [HTTPConnection(loop: part.loop, responder: part.responder, tls: edge, client: client)]
+        }
+        return [edge, tls.handler(), handshake]
     }
 
     /// What the connections of one loop are made with.

@@ -9,19 +9,23 @@ final class TLSHandshake: ChannelInboundHandler, RemovableChannelHandler, Client
     private let loop: LoopConnections
     private let edge: TLSEdge
     private let failures: HandshakeFailures
+    private let client: SocketAddress?
     private let makeNext: (_ applicationProtocol: String?) throws -> [any ChannelHandler]
     private let deadline: NIODeadline
     private var isOver = false
     private var context: ChannelHandlerContext?
 
-    /// - Parameter makeNext: Makes what comes after, for the protocol that was agreed on.
+    /// - Parameters:
+    ///   - client: The client, if it is not the peer.
+    ///   - makeNext: Makes what comes after, for the protocol that was agreed on.
     init(
-        loop: LoopConnections, edge: TLSEdge, failures: HandshakeFailures,
+        loop: LoopConnections, edge: TLSEdge, failures: HandshakeFailures, client: SocketAddress? = nil,
         makeNext: @escaping (_ applicationProtocol: String?) throws -> [any ChannelHandler]
     ) {
         self.loop = loop
         self.edge = edge
         self.failures = failures
+        self.client = client
         self.makeNext = makeNext
         deadline = .now() + loop.limits.handshake
     }
@@ -60,7 +64,7 @@ final class TLSHandshake: ChannelInboundHandler, RemovableChannelHandler, Client
     private func fail(_ reason: String) {
         guard !isOver else { return }
         isOver = true
-        failures.report(reason, from: context?.channel.remoteAddress)
+        failures.report(reason, from: client ?? context?.channel.remoteAddress)
         edge.close()
     }
 

@@ -132,6 +132,9 @@ final class Parts: Sendable {
         var server = HTTPServer.Configuration()
         server.addresses = configuration.listen
         server.socketMode = configuration.socketMode
+        server.proxyHeaders.addresses = configuration.addressesWithProxyHeader
+        let trusted = configuration.trustedProxies
+        server.proxyHeaders.isTrusted = { trusted.contains($0) }
         server.tls = serverTLS
         server.logger = logger
         let statistics = statistics

@@ -74,7 +74,7 @@ package struct ProxyService: Sendable {
         logger.notice(
             "listening",
             metadata: [
-                "address": "\(Self.description(of: running, configuration.listen))",
+                "address": "\(Self.description(of: running, configuration))",
                 "cache": "\(configuration.cache ?? "")",
                 "sources": "\(configuration.sources.map(\.name))", "upstreams": "\(configuration.routes.map(\.prefix))",
                 "leaflet": "\(parts.admin.leaflet == nil ? "from unpkg.com" : "local")",
@@ -117,11 +117,12 @@ package struct ProxyService: Sendable {
         }
     }
 
-    /// Where it listens: ports as they are, and which addresses speak TLS.
-    private static func description(of server: HTTPServer, _ wanted: [ListenAddress]) -> String {
-        zip(server.addresses, wanted).map { address, wanted in
+    /// Where it listens: ports as they are, and which addresses speak TLS and the PROXY protocol.
+    private static func description(of server: HTTPServer, _ configuration: ProxyConfiguration) -> String {
+        let withHeader = configuration.addressesWithProxyHeader
+        return zip(server.addresses, configuration.listen).map { address, wanted in
             let place = wanted.socketPath.map { "unix:\($0)" } ?? "\(address)"
-            return wanted.isSecure ? "\(place) (TLS)" : place
+            return place + (withHeader.contains(wanted) ? " (PROXY)" : "") + (wanted.isSecure ? " (TLS)" : "")
         }
         .joined(separator: ", ")
     }

@@ -107,10 +107,10 @@ struct ProxySocketTests {
         #expect(try health(early) == 200)
         try configure(
             "listen: [\"unix:\(folder("other"))\"]\naccessLog: {path: \(scratch("access.log"))}\nsocketMode: \"0666\"\n"
-                + "trustedProxies: unix")
+                + "trustedProxies: unix\nproxyProtocol: true")
         child.send(SIGHUP)
         while line(of: child, "configuration read again") == nil, !child.hasEnded(within: 1) {}
-        for key in ["listen", "socketMode", "trustedProxies"] {
+        for key in ["listen", "socketMode", "trustedProxies", "proxyProtocol"] {
             #expect(child.said.contains("key=\(key) "), "\(child.said)")
         }
         #expect(try health(early) == 200)
@@ -122,5 +122,41 @@ struct ProxySocketTests {
         #expect(try folder.names.isEmpty)
         let log = try String(contentsOfFile: scratch("access.log"), encoding: .utf8)
         #expect(log.hasPrefix("unix - - ["), "\(log)")
+    }
+
+    @Test func theClientOfAPROXYHeaderIsInTheLogs() throws {
+        let path = folder("http")
+        try scratch.write(
+            Data(
+                """
+                cache: \(scratch("cache"))
+                listen: ["unix:\(path)", "127.0.0.1:0"]
+                trustedProxies: [unix, 198.51.100.0/24]
+                proxyProtocol: "unix:\(path)"
+                accessLog: {path: \(scratch("access.log"))}
+                sources: {a: {template: "\(scratch("tiles"))/{z}/{x}/{y}.png"}}
+                """.utf8), to: "c.yaml")
+        let child = try Child(["serve", "--config", scratch("c.yaml")], of: Child.tileproxy)
+        while line(of: child, "listening") == nil, !child.hasEnded(within: 1) {}
+        #expect(try #require(line(of: child, "listening")).contains("address=unix:\(path) (PROXY), "))
+        func ask(_ header: String, _ field: String = "") throws -> Int? {
+            let wire = try Wire(path: path)
+            wire.send(
+                "\(header)GET /tiles/a/0/0/0.png HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\(field)\r\n")
+            return wire.answer()?.status
+        }
+        #expect(try ask("PROXY TCP4 203.0.113.9 192.0.2.1 4711 443\r\n") == 404)
+        // The client that is named is the peer for whom X-Forwarded-For speaks: one is trusted, and one is not.
+        #expect(try ask("PROXY TCP4 203.0.113.9 192.0.2.1 1 2\r\n", "X-Forwarded-For: 9.9.9.9\r\n") == 404)
+        #expect(try ask("PROXY TCP4 198.51.100.2 192.0.2.1 1 2\r\n", "X-Forwarded-For: 9.9.9.9\r\n") == 404)
+        #expect(try ask("PROXY UNKNOWN\r\n", "X-Forwarded-For: 8.8.8.8\r\n") == 404)
+        #expect(try ask("PROXY UNKNOWN\r\n") == 404)
+        #expect(try ask("") == nil)
+        child.send(SIGTERM)
+        #expect(try child.wait().status == 0)
+        let log = try String(contentsOfFile: scratch("access.log"), encoding: .utf8)
+        let clients = log.split(separator: "\n").map { $0.prefix { $0 != " " } }
+        #expect(clients == ["203.0.113.9", "203.0.113.9", "9.9.9.9", "8.8.8.8", "unix", "unix"], "\(log)")
+        #expect(log.hasSuffix("\"-\" 400 0 \"-\" \"-\" none 0\n"), "\(log)")
     }
 }

@@ -39,6 +39,11 @@ package enum ConfigValue {
         return number * unit.1
     }
 
+    /// `true`, `no`.
+    static func truth(_ text: String) -> Bool? {
+        ["true": true, "yes": true, "false": false, "no": false][text.lowercased()]
+    }
+
     /// `7` or `0-7`, within 0 to 28.
     package static func zooms(_ text: String) -> ClosedRange<Int>? {
         let parts = text.split(separator: "-", omittingEmptySubsequences: false).map { Int($0) }
@@ -164,7 +169,7 @@ extension ConfigNode {
         try value("a time such as 30d, 12h or 90s", ConfigValue.duration)
     }
     func truth() throws(ConfigError) -> Bool {
-        try value("true or false") { ["true": true, "yes": true, "false": false, "no": false][$0.lowercased()] }
+        try value("true or false", ConfigValue.truth)
     }
     func integer(_ range: ClosedRange<Int>) throws(ConfigError) -> Int {
         try value("a number from \(range.lowerBound) to \(range.upperBound)") { text in

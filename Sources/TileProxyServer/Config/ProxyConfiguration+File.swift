@@ -69,6 +69,7 @@ extension ProxyConfiguration {
                             "an address or a network, such as 10.0.0.0/8, or unix for Unix sockets",
                             TrustedProxies.Member.init))
                 }
+            case "proxyProtocol": proxyProtocol = try Self.proxyProtocol(node)
             case "accessLog": accessLog = try Self.accessLog(node)
             case "log": try readLog(node)
             case "limits": try readLimits(node)
@@ -96,12 +97,26 @@ extension ProxyConfiguration {
         "cache", "listen", "socketMode", "tls", "redirectToHTTPS", "threads", "capacity", "entries", "memory",
         "durability",
         "publicURL", "hosts",
-        "userAgent", "certificateAuthorities", "page", "leaflet", "metrics", "trustedProxies", "accessLog", "log", "limits", "shared", "purge", "sources", "upstreams",
+        "userAgent", "certificateAuthorities", "page", "leaflet", "metrics", "trustedProxies",
+        "proxyProtocol", "accessLog", "log", "limits", "shared", "purge", "sources", "upstreams",
     ]
 
     private static func host(_ text: String) -> String? {
         let isOne = !text.contains(":") && Array(text.utf8).withUnsafeBytes(RequestTarget.isAuthority)
         return isOne ? text : nil
+    }
+
+    private static func proxyProtocol(_ node: ConfigNode) throws(ConfigError) -> ProxyProtocol {
+        let all = try node.list()
+        if all.count == 1, let truth = ConfigValue.truth(try all[0].text()) {
+            return truth ? .everywhere : .nowhere
+        }
+        var addresses: [ListenAddress] = []
+        for one in all {
+            addresses.append(
+                try one.value("true, false, or addresses as they stand under listen", ConfigValue.listenAddress))
+        }
+        return .at(addresses)
     }
 
     private static func shared(

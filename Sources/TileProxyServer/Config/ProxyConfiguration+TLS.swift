@@ -93,6 +93,27 @@ extension ProxyConfiguration {
         }
     }
 
+    /// Where connections begin with a PROXY header.
+    package var addressesWithProxyHeader: Set<ListenAddress> {
+        switch proxyProtocol {
+        case .nowhere: []
+        case .everywhere: Set(listen)
+        case .at(let addresses): Set(addresses)
+        }
+    }
+
+    func validateProxyProtocol(_ fail: (_ key: String, _ message: String) -> ConfigError) throws(ConfigError) {
+        let addresses = addressesWithProxyHeader
+        guard !addresses.isEmpty else { return }
+        if let unknown = addresses.subtracting(listen).map(\.description).min() {
+            throw fail("proxyProtocol", "\(unknown) is not among the addresses in listen")
+        }
+        guard trustedProxies != TrustedProxies() else {
+            throw fail(
+                "proxyProtocol", "nobody may send the header: name the servers in front in trustedProxies")
+        }
+    }
+
     /// Reads the certificate and its key.
     ///
     /// Blocks.

@@ -25,6 +25,14 @@ package struct ProxyConfiguration: Hashable, Sendable {
         }
     }
 
+    /// Where connections begin with a header of the PROXY protocol.
+    package enum ProxyProtocol: Hashable, Sendable {
+        case nowhere
+        case everywhere
+        /// At these addresses, which are among those that are listened on.
+        case at([ListenAddress])
+    }
+
     /// What clients may take.
     package struct Limits: Hashable, Sendable {
         package var connections = 16_384
@@ -68,8 +76,9 @@ package struct ProxyConfiguration: Hashable, Sendable {
     /// Whether the figures for Prometheus are served.
     package var hasMetrics = true
     package var accessLog: AccessLog?
-    /// The servers in front whose word about a client's address the access log takes.
+    /// The servers in front whose word about a client's address is taken.
     package var trustedProxies = TrustedProxies()
+    package var proxyProtocol = ProxyProtocol.nowhere
     package var logLevel = "info"
     package var logFormat = LogFormat.text
     package var limits = Limits()
@@ -106,6 +115,7 @@ package struct ProxyConfiguration: Hashable, Sendable {
             throw fail("upstreams", "\(route.prefix) would never be asked: tiles of the sources are below /tiles/")
         }
         try validateListening(fail)
+        try validateProxyProtocol(fail)
         guard !(sources.isEmpty && routes.isEmpty) else {
             throw fail("", "there is nothing to serve: name a source (--source) or an upstream (--upstream)")
         }
@@ -138,6 +148,7 @@ package struct ProxyConfiguration: Hashable, Sendable {
         compare("log.level", \.logLevel)
         compare("log.format", \.logFormat)
         compare("trustedProxies", \.trustedProxies)
+        compare("proxyProtocol", \.proxyProtocol)
         compare("accessLog") { [$0.accessLog?.path ?? "", "\(String(describing: $0.accessLog?.format))"] }
         return keys
     }

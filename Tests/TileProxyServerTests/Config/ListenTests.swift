@@ -54,6 +54,18 @@ struct ListenTests {
     }
 
     @Test(arguments: [
+        ("true", ["unix:/s", "http://127.0.0.1:81"]), ("no", []), ("unix:/s", ["unix:/s"]),
+        ("[81]", ["http://127.0.0.1:81"]), ("[81, unix:/s]", ["unix:/s", "http://127.0.0.1:81"]), ("[]", []),
+    ])
+    func proxyHeadersAreForAllAddressesOrForSome(value: String, addresses: [String]) throws {
+        for (before, after) in [("listen: [unix:/s, 81]\n", ""), ("", "\nlisten: [unix:/s, 81]")] {
+            let configuration = try Self.read("\(before)trustedProxies: unix\nproxyProtocol: \(value)\(after)")
+            try configuration.validate("t.yaml")
+            #expect(Set(configuration.addressesWithProxyHeader.map(\.description)) == Set(addresses))
+        }
+    }
+
+    @Test(arguments: [
         ("listen: unix:s", "listen: expected"), ("listen: \"unix:\"", "listen: expected"),
         ("listen: \"http://unix:81x\"", "listen: expected"),
         ("listen: \"unix:/a\\0b\"", "listen: a socket's path begins with /"),
@@ -61,6 +73,7 @@ struct ListenTests {
         ("listen: unix:/" + String(repeating: "x", count: 200), "bytes at most, and this one has 201"),
         ("socketMode: 0888", "socketMode: expected rights in octal"), ("socketMode: rw-rw----", "socketMode: expected"),
         ("socketMode: 1777", "socketMode: expected"), ("socketMode: 0o660", "socketMode: expected"),
+        ("proxyProtocol: v2", "proxyProtocol: expected true, false, or addresses"),
         ("trustedProxies: unix:/run/a", "trustedProxies: expected an address or a network"),
         ("listen: \"https://h:443/path\"", "listen: expected"), ("listen: \"https://me@h\"", "listen: expected"),
         ("listen: \"https://:443\"", "listen: expected"), ("listen: \"https://h:\"", "listen: expected"),
@@ -83,6 +96,8 @@ struct ListenTests {
             "what comes by a Unix socket is not redirected"
         ),
         ("redirectToHTTPS: true\nlisten: [80, \"https://unix:/s\"]" + certificate, "the port is not known"),
+        ("proxyProtocol: true", "proxyProtocol: nobody may send the header"),
+        ("trustedProxies: unix\nproxyProtocol: unix:/s", "proxyProtocol: unix:/s is not among the addresses in listen"),
         ("redirectToHTTPS: true\nlisten: [81, \"https://h:0\"]" + certificate, "the port is not known"),
     ])
     func whatDoesNotFitTogetherIsNamed(yaml: String, complaint: String) throws {
