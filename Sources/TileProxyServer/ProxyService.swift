@@ -71,6 +71,8 @@ package struct ProxyService: Sendable {
             throw Failure(
                 status: 74, message: "cannot listen on \(error.address): \(Self.reason(of: error.cause))")
         }
+        let reloader = Reloader(parts, configuration, read, logger)
+        let untilAskedToStop = await signalsToStop { reloader.reload() }
         logger.notice(
             "listening",
             metadata: [
@@ -79,9 +81,8 @@ package struct ProxyService: Sendable {
                 "sources": "\(configuration.sources.map(\.name))", "upstreams": "\(configuration.routes.map(\.prefix))",
                 "leaflet": "\(parts.admin.leaflet == nil ? "from unpkg.com" : "local")",
             ])
-        let reloader = Reloader(parts, configuration, read, logger)
         let watching = watch(parts, reloader)
-        await untilAskedToStop { reloader.reload() }
+        for await _ in untilAskedToStop {}
         watching.cancel()
         logger.notice("stopping")
         parts.admin.isStopping()
@@ -147,31 +148,39 @@ package struct ProxyService: Sendable {
         }
     }
 
-    /// Waits for SIGTERM or SIGINT, and calls the body on SIGHUP; a second signal to stop ends the process at once.
-    private func untilAskedToStop(reload: @escaping @Sendable () -> Void) async {
-        let signals = [SIGTERM, SIGINT, SIGHUP]
-        for number in signals { signal(number, SIG_IGN) }
+    /// Takes SIGTERM, SIGINT and SIGHUP from now on, and calls the body on SIGHUP.
+    ///
+    /// Not by ignoring them first: what comes between would be lost.
+    ///
+    /// - Returns: What ends at SIGTERM or SIGINT; a second one ends the process at once.
+    private func signalsToStop(reload: @escaping @Sendable () -> Void) async -> AsyncStream<Void> {
+        let numbers = [SIGTERM, SIGINT, SIGHUP]
         let queue = DispatchQueue(label: "signals")
+        let sources = numbers.map { DispatchSource.makeSignalSource(signal: $0, queue: queue) }
+        let (asked, ask) = AsyncStream.makeStream(of: Void.self)
         await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
-            let sources = signals.map { DispatchSource.makeSignalSource(signal: $0, queue: queue) }
-            let first = Locked<CheckedContinuation<Void, Never>?>(continuation)
-            for (number, source) in zip(signals, sources) {
+            let missing = Locked(sources.count)
+            for (number, source) in zip(numbers, sources) {
+                source.setRegistrationHandler {
+                    let isLast = missing.withLock { missing in
+                        missing -= 1
+                        return missing == 0
+                    }
+                    if isLast { continuation.resume() }
+                }
                 source.setEventHandler {
                     guard number != SIGHUP else {
                         reload()
                         return
                     }
-                    let waiting = first.withLock { waiting in
-                        defer { waiting = nil }
-                        return waiting
-                    }
                     for source in sources { source.cancel() }
-                    for number in signals { signal(number, number == SIGHUP ? SIG_IGN : SIG_DFL) }
-                    waiting?.resume()
+                    for number in numbers { signal(number, number == SIGHUP ? SIG_IGN : SIG_DFL) }
+                    ask.finish()
                 }
                 source.resume()
             }
         }
+        return asked
     }
 
     /// Why the system does not let it listen.
