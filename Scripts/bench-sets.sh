@@ -3,7 +3,8 @@
 #
 #   Scripts/bench-sets.sh [SIDE]      SIDE x SIDE tiles of one zoom, a power of 2 (default: 1024)
 #
-# Takes about 4 GB of disk below TMPDIR. Prints one JSON object a line.
+# Where rsync is installed, the bytes are also those that rsync takes to renew an MBTiles file of the same tiles.
+# Takes about 6 GB of disk below TMPDIR. Prints one JSON object a line.
 set -euo pipefail
 export TILECACHE_TOOLS=1
 cd "$(dirname "$0")/.."
@@ -56,6 +57,16 @@ measure() {
     jq -c --arg name "$name" --argjson seconds "$(((end - start) / 1000000))e-3" '{name: $name, seconds: $seconds} + .' report
 }
 
+# synchronize NAME: what rsync sends and receives to make a copy of the former package the present one.
+synchronize() {
+    command -v rsync >/dev/null || return 0
+    tilegc export cache new.mbtiles --source m >report 2>messages
+    rsync --no-whole-file --inplace --stats new.mbtiles copy.mbtiles |
+        tr -d , | awk -v name="$1" '/^Total bytes (sent|received)/ { sum += $4 }
+            END { printf "{\"name\":\"rsync of the MBTiles file, %s\",\"bytes\":%d}\n", name, sum }'
+    rm new.mbtiles
+}
+
 import() { tilegc import cache "$1.mbtiles" --source m >report 2>messages; }
 import base
 measure "first publication" tilegc publish cache set --source m --json
@@ -68,6 +79,7 @@ for _ in 1 2 3; do
     measure "publication, nothing new" tilegc publish cache set --source m --json
 done
 measure "pull, nothing new" tilegc pull set copy --source m --json
+if command -v rsync >/dev/null; then tilegc export cache copy.mbtiles --source m >report 2>messages; fi
 for kind in clustered random; do
     import "$kind"
     measure "publication, 1 % $kind" tilegc publish cache set --source m --json
@@ -78,4 +90,5 @@ for kind in clustered random; do
     measure "pull, 1 % $kind, by lists" tilegc pull set other --source m --json
     mv kept set/set.json
     rm -r other
+    synchronize "1 % $kind"
 done
