@@ -46,10 +46,8 @@ package final class SharedBucket: Sendable {
         /// When the index was last asked for with success (ticks); `nil` if it never was.
         var polledAt: UInt64?
         var offset = ClockOffset(seconds: 0)
-        /// The smallest there was before this machine's clock was set back, and what that clock said last: for tiles that were stored
-        /// until then.
-        var lowest = ClockOffset(seconds: 0)
-        var lowestUntil = Timestamp.distantPast
+        /// Those of before this machine's clock was set back.
+        var former = FormerOffsets()
         /// The time that the bucket told last, if it did, and when (ticks).
         var told: (time: Timestamp, ticks: UInt64)?
         /// From when on the bucket's clock has told times twice, as it was set back, and until when: what was asked for then may have
@@ -59,6 +57,9 @@ package final class SharedBucket: Sendable {
         /// What writes marks anew that the index has lost, while it does, and when the next one may (ticks).
         var restoring: Task<Void, Never>?
         var restoresFrom: UInt64 = 0
+        /// What was kept last for the next start, and whether something is being kept.
+        var kept: KnownMarks?
+        var isKeeping = false
         var queue: WriteQueue<Write>
         var figures = SharedFigures()
         var isStopping = false
@@ -68,6 +69,13 @@ package final class SharedBucket: Sendable {
         func bucketTime(_ here: Timestamp, _ ticks: UInt64) -> Timestamp {
             guard let told else { return offset.bucket(here) }
             return told.time.adding(seconds: Int64(clamping: (ticks &- told.ticks) / 1_000_000_000))
+        }
+
+        /// What is to be kept; `nil` if it was.
+        var unkept: KnownMarks? {
+            guard let marks else { return nil }
+            let known = KnownMarks(marks: marks, offset: offset, former: former)
+            return kept.map { known.isSaid(by: $0) } ?? false ? nil : known
         }
     }
 
@@ -81,9 +89,8 @@ package final class SharedBucket: Sendable {
     private let now: @Sendable () -> Timestamp
     private let ticks: @Sendable () -> UInt64
     private let report: @Sendable (_ message: String, _ reason: String) -> Void
-    private let keep: @Sendable (KnownMarks) -> Void
+    private let keep: @Sendable (KnownMarks) -> Bool
     private let restore: (@Sendable (Marks) async throws -> Void)?
-    private let keeping = Locked(())
 
     /// - Parameters:
     ///   - objects: The bucket.
@@ -92,14 +99,14 @@ package final class SharedBucket: Sendable {
     ///   - computing: The threads that look through large tiles, and on which `keep` is called.
     ///   - ticks: Nanoseconds of a clock that goes forward.
     ///   - report: Tells an operator what has failed.
-    ///   - keep: Keeps what the index says now, for the next start. May block.
+    ///   - keep: Keeps what the index says now, for the next start. May block. Returns whether it is kept: if not, it is tried again.
     ///   - restore: Adds marks to the index that it has lost; not all nodes at once. `nil` where they are not to be written.
     package init(
         _ objects: any SharedObjects, writer: (any SharedObjects)? = nil, _ names: ObjectNames,
         _ settings: Settings = Settings(), known: KnownMarks? = nil, group: any EventLoopGroup, computing: BlockingPool,
         now: @escaping @Sendable () -> Timestamp, ticks: @escaping @Sendable () -> UInt64,
         report: @escaping @Sendable (_ message: String, _ reason: String) -> Void = { _, _ in },
-        keep: @escaping @Sendable (KnownMarks) -> Void = { _ in },
+        keep: @escaping @Sendable (KnownMarks) -> Bool = { _ in true },
         restore: (@Sendable (Marks) async throws -> Void)? = nil
     ) {
         (self.objects, self.writer, self.names) = (objects, writer ?? objects, names)
@@ -107,7 +114,9 @@ package final class SharedBucket: Sendable {
         (self.computing, self.now, self.ticks, self.report, self.keep) = (computing, now, ticks, report, keep)
         self.restore = restore
         var first = State(queue: WriteQueue(settings.queue))
-        if let known { (first.marks, first.offset) = (known.marks, known.offset) }
+        if let known {
+            (first.marks, first.offset, first.former, first.kept) = (known.marks, known.offset, known.former, known)
+        }
         state = Locked(first)
     }
 
@@ -144,8 +153,7 @@ package final class SharedBucket: Sendable {
         }
         let step = offset.seconds - state.offset.seconds
         if step > 0, state.told != nil || state.marks != nil {
-            state.lowest = ClockOffset(seconds: min(state.lowest.seconds, state.offset.seconds))
-            state.lowestUntil = max(state.lowestUntil, here.adding(seconds: step))
+            state.former.note(state.offset, until: here.adding(seconds: step))
         }
         let expected = state.bucketTime(here, ticks)
         if state.told != nil, date.adding(seconds: SharedEntry.mostAhead) < expected {
@@ -170,7 +178,7 @@ package final class SharedBucket: Sendable {
             // What was marked longer ago than marks are kept for is not known any more.
             if storedAt.adding(seconds: Marks.lifetime) < now() { return storedAt }
             // By the least time that it can have been: at worst a tile is asked for once more.
-            let offset = storedAt <= state.lowestUntil ? state.lowest : state.offset
+            let offset = state.former.least(at: storedAt) ?? state.offset
             return marks.staleSince(source, z: z, x: x, y: y, askedAt: offset.bucket(storedAt))
                 .map { min(state.offset.here($0), now()) }
         }
@@ -206,7 +214,6 @@ package final class SharedBucket: Sendable {
 
     private func polled(_ result: Result<S3Found, S3Error>, _ begun: UInt64) {
         let (here, ticks) = (now(), ticks())
-        var isNew = false
         var lost: Marks?
         let problem = state.withLock { state -> String? in
             switch result {
@@ -235,15 +242,12 @@ package final class SharedBucket: Sendable {
                     if !plausible.includes(merged) { lost = merged }
                 }
                 // Since it was asked for: what has been added while the answer was under way may not be in it.
-                if let marks = state.marks {
-                    state.polledAt = begun
-                    isNew = marks != known
-                }
+                if state.marks != nil { state.polledAt = begun }
                 return problem
             }
         }
         if let problem { report("the index of a fleet's bucket could not be read", problem) }
-        if isNew { computing.submit { self.keepNow() } }
+        keepWhatIsNew()
         if let lost { putBack(lost, ticks) }
     }
 
@@ -272,13 +276,31 @@ package final class SharedBucket: Sendable {
     /// How long after the beginning of one the next one begins (ns).
     private static let restoresEvery: UInt64 = 60_000_000_000
 
-    /// Keeps what is known now: of two threads that are at it the last one has the newest.
+    /// Has kept what is known now and was not kept yet, or could not be: with the next answer it is tried again.
+    private func keepWhatIsNew() {
+        let begins = state.withLock { state in
+            guard !state.isKeeping, state.unkept != nil else { return false }
+            state.isKeeping = true
+            return true
+        }
+        if begins { computing.submit { self.keepNow() } }
+    }
+
     private func keepNow() {
-        keeping.withLock { _ in
-            let known = state.withLock { state in
-                state.marks.map { KnownMarks(marks: $0, offset: state.offset) }
+        var isKept = true
+        while isKept, let known = nextToKeep() {
+            isKept = keep(known)
+            state.withLock { state in
+                if isKept { state.kept = known } else { state.isKeeping = false }
             }
-            if let known { keep(known) }
+        }
+    }
+
+    private func nextToKeep() -> KnownMarks? {
+        state.withLock { state in
+            let known = state.unkept
+            state.isKeeping = known != nil
+            return known
         }
     }
 
@@ -545,8 +567,9 @@ package final class SharedBucket: Sendable {
 
     /// Ends asking for the index, and waits until all is written.
     ///
-    /// - Parameter limit: How long at most; what is left then, or at once where the bucket takes nothing, is dropped.
+    /// - Parameter limit: How long at most; what is left then, or at once where the bucket takes nothing, is dropped and reported.
     package func drain(within limit: Duration) async {
+        let before = figures.dropped
         let (isIdle, restoring) = state.withLock { state in
             state.isStopping = true
             if state.writes.isOpen { state.queue.clear() }
@@ -554,7 +577,14 @@ package final class SharedBucket: Sendable {
         }
         restoring?.cancel()
         await restoring?.value
-        guard !isIdle else { return }
+        if !isIdle { await writeTheRest(within: limit) }
+        let after = figures
+        let dropped = after.dropped - before + after.waiting
+        guard dropped > 0 else { return }
+        report("the proxy ends before all tiles were written to a fleet's bucket", "\(dropped) were not")
+    }
+
+    private func writeTheRest(within limit: Duration) async {
         let pause = TimeAmount.nanoseconds(Int64(clamping: limit.nanoseconds))
         let timer = loops.next().scheduleTask(in: pause) {
             self.state.withLock { $0.queue.clear() }

@@ -103,8 +103,12 @@ final class Parts: Sendable {
             computing: worker.computing,
             now: clock.now, ticks: clock.ticks, report: report,
             keep: { marks in
-                do { try kept.write(marks) } catch {
+                do {
+                    try kept.write(marks)
+                    return true
+                } catch {
                     report("what the index of a fleet's bucket says could not be kept for the next start", "\(error)")
+                    return false
                 }
             },
             restore: { lost in

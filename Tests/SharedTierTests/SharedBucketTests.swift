@@ -29,12 +29,13 @@ struct SharedBucketTests {
         /// For how long this machine stands still before it reads an answer, and how far its clock, and the bucket's, are off.
         let standstill = Locked<Int64>(0)
         let (clockError, bucketError) = (Locked<Int64>(0), Locked<Int64>(0))
-        /// What is kept for the next start.
-        let kept = Locked<KnownMarks?>(nil)
+        /// What is kept for the next start, and whether it can be.
+        let (kept, keeps) = (Locked<KnownMarks?>(nil), Locked(true))
 
         init(_ change: (inout SharedBucket.Settings) -> Void = { _ in }) throws {
             let clock = clock
-            let (standstill, clockError, bucketError, kept) = (standstill, clockError, bucketError, kept)
+            let (standstill, clockError, bucketError) = (standstill, clockError, bucketError)
+            let (kept, keeps) = (kept, keeps)
             objects = MemoryBucket(now: {
                 defer { clock.advance(seconds: standstill.withLock { $0 }) }
                 return clock.now.adding(seconds: bucketError.withLock { $0 })
@@ -47,7 +48,30 @@ struct SharedBucketTests {
                 objects, ObjectNames(prefix: "p"), settings, group: loop, computing: BlockingPool(threads: 1),
                 now: { clock.now.adding(seconds: clockError.withLock { $0 }) }, ticks: { clock.ticks },
                 report: { message, _ in reports.withLock { $0.append(message) } },
-                keep: { marks in kept.withLock { $0 = marks } })
+                keep: { marks in
+                    guard keeps.withLock({ $0 }) else {
+                        reports.withLock { $0.append("not kept") }
+                        return false
+                    }
+                    kept.withLock { $0 = marks }
+                    return true
+                })
+        }
+
+        /// Waits until something is kept, by a thread of its own, that is as it should be.
+        func kept(when isRight: (KnownMarks) -> Bool) async -> KnownMarks {
+            while true {
+                if let known = kept.withLock({ $0 }), isRight(known) { return known }
+                await Task.yield()
+            }
+        }
+
+        /// The same proxy, started anew with what was kept.
+        func restarted(_ known: KnownMarks) -> SharedBucket {
+            let (clock, clockError) = (clock, clockError)
+            return SharedBucket(
+                objects, ObjectNames(prefix: "p"), known: known, group: loop, computing: BlockingPool(threads: 1),
+                now: { clock.now.adding(seconds: clockError.withLock { $0 }) }, ticks: { clock.ticks })
         }
 
         /// Expires the source now, by the bucket's clock.
@@ -321,9 +345,10 @@ struct SharedBucketTests {
         await bucket.drain(within: .seconds(3600))
         #expect(bucket.figures.stores == 100 && bucket.figures.waiting == 0)
 
+        let reasons = Locked<[String]>([])
         let other = SharedBucket(
             objects, ObjectNames(prefix: "b"), group: group, computing: BlockingPool(threads: 1),
-            now: { clock.now }, ticks: { clock.ticks })
+            now: { clock.now }, ticks: { clock.ticks }, report: { _, reason in reasons.withLock { $0.append(reason) } })
         await withCheckedContinuation { done in
             group.next().execute { other.poll(on: group.next()) { done.resume() } }
         }
@@ -331,6 +356,8 @@ struct SharedBucketTests {
         for x in 0..<100 { other.write(try TileKey("osm/7/\(x)/0"), metadata, nil, ByteBuffer(), of: source) }
         await other.drain(within: .milliseconds(1))
         #expect(other.figures.stores == 0 && other.figures.dropped == 100 - 32)
+        // Nobody can ask for its figures any more, and those under way may or may not be written.
+        #expect(reasons.withLock { $0 } == ["100 were not"])
         try await group.shutdownGracefully()
     }
 
@@ -405,15 +432,10 @@ struct SharedBucketTests {
         lab.clock.advance(seconds: 10)
         lab.expire()
         lab.poll()
-        // It is kept by a thread of its own.
-        while lab.kept.withLock({ $0 }) == nil { await Task.yield() }
-        let kept = try #require(lab.kept.withLock { $0 })
+        let kept = await lab.kept { $0.marks != Marks() }
         #expect(KnownMarks(json: kept.json) == kept)
         lab.objects.mode = .fails
-        let clock = lab.clock
-        let next = SharedBucket(
-            lab.objects, ObjectNames(prefix: "p"), known: kept, group: lab.loop, computing: BlockingPool(threads: 1),
-            now: { clock.now }, ticks: { clock.ticks })
+        let next = lab.restarted(kept)
         next.poll(on: lab.loop) {}
         lab.loop.run()
         #expect(next.staleSince(lab.source.name, z: 3, x: 4, y: 5, storedAt: storedAt) != nil)
@@ -422,6 +444,95 @@ struct SharedBucketTests {
         _ = next.look(key, lab.source, limit: 100, on: lab.loop) { #expect($0 == nil) }
         #expect(lab.objects.asked.count == asked && next.figures.isOpen)
         #expect(KnownMarks(json: Data("{}".utf8)) == nil && KnownMarks(json: Data(Marks().json.utf8)) == nil)
+    }
+
+    /// The disk was full when a mark came, and had room again later: the mark was not kept until another one came, and a proxy that was
+    /// started anew while its bucket was away served what had been expired.
+    @Test func whatCouldNotBeKeptIsKeptOnceItCanBe() async throws {
+        let lab = try Lab()
+        lab.poll()
+        _ = await lab.kept { _ in true }
+        lab.keeps.withLock { $0 = false }
+        lab.clock.advance(seconds: 10)
+        lab.expire()
+        lab.poll()
+        while !lab.reports.withLock({ $0.contains("not kept") }) { await Task.yield() }
+        #expect(lab.kept.withLock { $0?.marks } == Marks())
+        lab.keeps.withLock { $0 = true }
+        // Also when the bucket is away by then. The failed attempt may still be ending.
+        lab.objects.mode = .fails
+        while lab.kept.withLock({ $0?.marks }) == Marks() {
+            lab.poll()
+            await Task.yield()
+        }
+    }
+
+    /// A clock that was ahead was set right, and what had been stored meanwhile was expired: after a restart it was a hit again once the
+    /// time had come that it was stored at.
+    @Test(arguments: [true, false])
+    func whatIsExpiredStaysSoOverARestartThoughTheClockWasSetBack(_ isBucketThere: Bool) async throws {
+        let lab = try Lab()
+        lab.clockError.withLock { $0 = 50 }
+        lab.poll()
+        let storedAt = lab.clock.now.adding(seconds: 50)
+        lab.clockError.withLock { $0 = 0 }
+        lab.clock.advance(seconds: 5)
+        lab.poll()
+        lab.clock.advance(seconds: 5)
+        lab.expire()
+        lab.poll()
+        let kept = await lab.kept { $0.marks != Marks() }
+        let read = try #require(KnownMarks(json: kept.json))
+        #expect(read == kept)
+        if !isBucketThere { lab.objects.mode = .fails }
+        let next = lab.restarted(read)
+        lab.clock.advance(seconds: 60)
+        next.poll(on: lab.loop) {}
+        lab.loop.run()
+        #expect(next.staleSince(lab.source.name, z: 3, x: 4, y: 5, storedAt: storedAt) != nil)
+        #expect(next.staleSince(lab.source.name, z: 3, x: 4, y: 5, storedAt: lab.clock.now) == nil)
+    }
+
+    /// The same where the clock was set right before there was any mark: nothing was kept by then.
+    @Test func aClockThatWasSetBackIsKeptBeforeThereIsAMark() async throws {
+        let lab = try Lab()
+        lab.clockError.withLock { $0 = 50 }
+        lab.poll()
+        let storedAt = lab.clock.now.adding(seconds: 50)
+        lab.clockError.withLock { $0 = 0 }
+        lab.clock.advance(seconds: 5)
+        lab.poll()
+        let next = lab.restarted(await lab.kept { $0.former != FormerOffsets() })
+        lab.clock.advance(seconds: 5)
+        lab.expire()
+        next.poll(on: lab.loop) {}
+        lab.loop.run()
+        #expect(next.staleSince(lab.source.name, z: 3, x: 4, y: 5, storedAt: storedAt) != nil)
+    }
+
+    /// A tile that was asked for after a mark was stale, and asked for each time.
+    ///
+    /// The bucket's time comes in whole seconds, so it seems to go back and forth by one. Each time all that was stored until then
+    /// counted as stored by the clock of before it was set back, long ago.
+    @Test func aTileIsFreshAgainThoughTheClockWasSetBackOnceAndTheBucketsTimeWavers() throws {
+        let lab = try Lab()
+        lab.clockError.withLock { $0 = 600 }
+        lab.poll()
+        let first = lab.clock.now.adding(seconds: 600)
+        lab.clockError.withLock { $0 = 0 }
+        lab.clock.advance(seconds: 2)
+        lab.poll()
+        lab.clock.advance(seconds: 700)
+        lab.poll()
+        lab.expire()
+        for second in 0..<20 {
+            lab.clock.advance(seconds: 2)
+            lab.bucketError.withLock { $0 = Int64(second % 2) }
+            lab.poll()
+            if second > 3 { #expect(!lab.isExpired(key, storedAt: lab.clock.now)) }
+        }
+        // What was stored by the clock that was ahead is stale still.
+        #expect(lab.isExpired(key, storedAt: first))
     }
 
     /// While the bucket said that it was ten years later, what was expired was a hit again.
