@@ -118,6 +118,38 @@ struct ArchiveCommandTests {
         #expect(try lifetime() == nil)
     }
 
+    /// What '--tms' had written could not be read again but upside down.
+    @Test func foldersWithRowsFromTheSouthAreReadByATemplate() throws {
+        try succeed("convert", scratch("x.mbtiles"), scratch("south"), "--tms")
+        let template = scratch("south/{z}/{x}/{-y}.png")
+        for (name, others) in [("back.mbtiles", "x.mbtiles"), ("back.pmtiles", "x.pmtiles")] {
+            try succeed("convert", template, scratch(name))
+            let difference = try succeed("diff", scratch(name), scratch(others), "--json").json()
+            #expect(difference["same"] as? Int == pyramid.tiles.count && difference["added"] as? Int == 0)
+        }
+        #expect(try succeed("info", scratch("back.mbtiles"), "--json").json()["name"] as? String == "A map")
+        #expect(
+            try succeed("diff", template, scratch("folder"), "--json").json()["same"] as? Int == pyramid.tiles.count)
+        try succeed("verify", template)
+        #expect(try tilegc("convert", template, scratch("south"), "--force").status == 64)
+        #expect(try tilegc("convert", scratch("nothing/{z}/{x}/{y}.png"), scratch("y")).status == 66)
+    }
+
+    /// The list took the place of the archive.
+    @Test func theListOfADifferenceDoesNotReplaceWhatIsCompared() throws {
+        for name in ["x.mbtiles", "x.pmtiles"] {
+            let outcome = try tilegc("diff", scratch("x.mbtiles"), scratch("x.pmtiles"), "--write-list", scratch(name))
+            #expect(outcome.status == 64 && outcome.messages.contains("name another file"))
+        }
+        #expect(try tilegc("verify", scratch("x.mbtiles")).status == 0)
+    }
+
+    @Test func aSetIsPulledByItsDocumentToo() throws {
+        try succeed("pull", scratch("set/set.json"), scratch("laptop"), "--source", "map")
+        let outcome = try tilegc("pull", scratch("set/set.json@12345678"), scratch("laptop"), "--source", "map")
+        #expect(outcome.status == 64 && outcome.messages.contains("the latest version is pulled"))
+    }
+
     @Test func whatAnArchiveDoesNotKeepCannotBeSaid() throws {
         for name in ["scheme", "compression", "filesize"] {
             #expect(

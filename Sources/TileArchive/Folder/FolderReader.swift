@@ -65,7 +65,7 @@ package final class FolderReader: StoppableReader {
             throw ArchiveError(
                 .notFound, "there is no folder \(root): give the folder that holds the zoom folders 0, 1, 2 …")
         }
-        (metadata, warnings) = try ending == nil ? Self.metadata(of: folder) : (ArchiveMetadata(), [])
+        (metadata, warnings) = try Self.metadata(of: folder)
         self.folder = folder
         self.rowsFromSouth = south
         self.ending = ending

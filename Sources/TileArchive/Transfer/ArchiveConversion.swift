@@ -49,8 +49,9 @@ package struct ArchiveConversion {
         return report
     }
 
-    /// A file's name without its ending.
+    /// A file's name without its ending, and of a template that of its folder.
     private static func name(of path: String) -> String {
+        let path = path.components(separatedBy: "{z}")[0]
         let name = path.split(separator: "/").last.map(String.init) ?? path
         return name.lastIndex(of: ".").flatMap { $0 > name.startIndex ? String(name[..<$0]) : nil } ?? name
     }

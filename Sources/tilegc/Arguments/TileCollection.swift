@@ -20,8 +20,8 @@ enum TileCollection {
     /// - Throws: `Failure`, `StoreError`, `ArchiveError`.
     init(_ path: String) throws {
         let format = ArchiveFormat(path: path)
-        // A version of a set is behind its file's name.
-        if format != .set, !Self.exists(path) {
+        // A version of a set is behind its file's name, a template such as tiles/{z}/{x}/{-y}.png behind its folder's.
+        if format != .set, !Self.exists(Self.place(of: path)) {
             throw Failure(
                 .noInput, "there is no \(path): name a cache, a published set, an archive or a folder of tiles")
         }
@@ -47,11 +47,28 @@ enum TileCollection {
     static func archive(at path: String) throws -> (any ArchiveReader)? {
         guard !path.isEmpty, !exists("\(path)/tilecache.json") else { return nil }
         if ArchiveFormat(path: path) == .folder, !exists("\(path)/\(SetDocument.path)") {
-            guard exists(path), let folder = try? FolderReader(path), try folder.holdsZooms() else { return nil }
+            guard exists(place(of: path)), let folder = try? FolderReader(path), try folder.holdsZooms() else {
+                return nil
+            }
             return folder
         }
         guard case .archive(let reader) = try TileCollection(path) else { return nil }
         return reader
+    }
+
+    /// The folder of a template; of all else the path itself.
+    static func place(of path: String) -> String {
+        guard ArchiveFormat(path: path) == .folder, !exists(path), let mark = path.firstIndex(of: "{") else {
+            return path
+        }
+        return mark == path.startIndex ? "." : String(path[..<mark])
+    }
+
+    /// Whether two paths lead to one and the same file or folder.
+    static func isSame(_ a: String, _ b: String) -> Bool {
+        var (first, second) = (stat(), stat())
+        return stat(place(of: a), &first) == 0 && stat(place(of: b), &second) == 0 && first.st_dev == second.st_dev
+            && first.st_ino == second.st_ino
     }
 
     private static func exists(_ path: String) -> Bool {

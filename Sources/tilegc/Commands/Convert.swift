@@ -17,7 +17,8 @@ struct Convert: ParsableCommand {
         abstract: "Writes the tiles of an archive or a published set into another archive, without a cache.",
         discussion: """
             FROM is an MBTiles or PMTiles file, a z/x/y folder, or the folder or set.json of a published set; TO a folder, an \
-            MBTiles or a PMTiles file, by its ending or --format. Equal tiles are written once. Vector tiles keep their \
+            MBTiles or a PMTiles file, by its ending or --format. A folder whose rows count from the south is read as \
+            'FOLDER/{z}/{x}/{-y}.png'. Equal tiles are written once. Vector tiles keep their \
             compression, pictures are written uncompressed. What the archive says of itself is kept; a folder has it in \
             metadata.json. From a cache see 'tilegc export'; sets are made by 'tilegc publish'.
 
@@ -65,7 +66,7 @@ struct Convert: ParsableCommand {
         guard force || isFree else {
             throw Failure(.usage, "\(path) is there: name another one, or say --force")
         }
-        if Self.isSame(from, path) {
+        if TileCollection.isSame(from, path) {
             throw Failure(.usage, "\(from) and \(path) are one and the same: name another one to write")
         }
         Interrupt.watch()
@@ -113,11 +114,5 @@ struct Convert: ParsableCommand {
             if name != ".", name != ".." { return false }
         }
         return true
-    }
-
-    private static func isSame(_ a: String, _ b: String) -> Bool {
-        var (first, second) = (stat(), stat())
-        return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev
-            && first.st_ino == second.st_ino
     }
 }
