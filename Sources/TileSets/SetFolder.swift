@@ -154,7 +154,8 @@ final class SetFolder {
         guard bytes.count <= SetBounds.document else {
             throw SetError(
                 .tooLarge,
-                "what is known of the source comes to \(bytes.count) bytes; at most \(SetBounds.document) are possible")
+                "what is known of source \(document.name) comes to \(bytes.count) bytes; at most \(SetBounds.document) are possible: shorten "
+                    + "its metadata ('tilegc convert' with --set NAME= takes a name out)")
         }
         // Else nobody could read it, and nobody publish over it.
         guard try SetDocument(bytes, at: "\(location)/\(SetDocument.path)") == document else {

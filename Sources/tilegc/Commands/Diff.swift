@@ -50,6 +50,9 @@ struct Diff: ParsableCommand {
     }
 
     func run() throws {
+        if let writeList, [old, new].contains(where: { TileCollection.isSame($0, writeList) }) {
+            throw Failure(.usage, "--write-list \(writeList): this is what is compared; name another file")
+        }
         let sides = (old: try TileCollection(old), new: try TileCollection(new))
         let source = try comparedSource(sides.old, sides.new)
         Interrupt.watch()

@@ -66,7 +66,11 @@ struct Pull: AsyncParsableCommand {
     func run() async throws {
         Interrupt.watch()
         guard HTTPSetFetcher.isURL(from) else {
-            return try await pull(FolderSetFetcher(DiskFileSystem(location: from)))
+            guard !SetReader.isDocument(from) || from.hasSuffix("/\(SetDocument.path)") || from == SetDocument.path
+            else {
+                throw Failure(.usage, "\(from): the latest version is pulled; others are published anew before")
+            }
+            return try await pull(FolderSetFetcher(DiskFileSystem(location: SetReader.folder(of: from))))
         }
         let fetcher = try HTTPSetFetcher(
             from, fields: HTTPFields(try header.map { try $0.field() }), connections: concurrency)
