@@ -65,14 +65,17 @@ package struct ProxyService: Sendable {
         let store = try openStore()
         let group = MultiThreadedEventLoopGroup(numberOfThreads: configuration.threads)
         let parts = try Parts(configuration, table, store, group, log, tls, logger)
+        let reloader = Reloader(parts, configuration, read, logger)
+        // Before it listens: whoever finds that it does may stop it.
+        let early = EarlyReload()
+        let untilAskedToStop = await signalsToStop { if early.isOver() { reloader.reload() } }
         let running: HTTPServer
         do { running = try await parts.start(connections: connectionLimit(descriptors)) } catch {
             guard let error = error as? HTTPServer.ListenFailure else { throw error }
             throw Failure(
                 status: 74, message: "cannot listen on \(error.address): \(Self.reason(of: error.cause))")
         }
-        let reloader = Reloader(parts, configuration, read, logger)
-        let untilAskedToStop = await signalsToStop { reloader.reload() }
+        if early.end() { await reload(reloader) }
         logger.notice(
             "listening",
             metadata: [
@@ -148,6 +151,15 @@ package struct ProxyService: Sendable {
         }
     }
 
+    private func reload(_ reloader: Reloader) async {
+        await withCheckedContinuation { continuation in
+            DispatchQueue(label: "reload").async {
+                reloader.reload()
+                continuation.resume()
+            }
+        }
+    }
+
     /// Takes SIGTERM, SIGINT and SIGHUP from now on, and calls the body on SIGHUP.
     ///
     /// Not by ignoring them first: what comes between would be lost.
@@ -160,13 +172,22 @@ package struct ProxyService: Sendable {
         let (asked, ask) = AsyncStream.makeStream(of: Void.self)
         await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
             let missing = Locked(sources.count)
+            // By the last registration, or by the first signal to stop, which ends the others before they are registered.
+            let waiting = Locked(CheckedContinuation<Void, Never>?(continuation))
+            let goOn = { @Sendable in
+                let waiting = waiting.withLock { waiting in
+                    defer { waiting = nil }
+                    return waiting
+                }
+                waiting?.resume()
+            }
             for (number, source) in zip(numbers, sources) {
                 source.setRegistrationHandler {
                     let isLast = missing.withLock { missing in
                         missing -= 1
                         return missing == 0
                     }
-                    if isLast { continuation.resume() }
+                    if isLast { goOn() }
                 }
                 source.setEventHandler {
                     guard number != SIGHUP else {
@@ -176,6 +197,7 @@ package struct ProxyService: Sendable {
                     for source in sources { source.cancel() }
                     for number in numbers { signal(number, number == SIGHUP ? SIG_IGN : SIG_DFL) }
                     ask.finish()
+                    goOn()
                 }
                 source.resume()
             }
@@ -204,5 +226,26 @@ package struct ProxyService: Sendable {
                 metadata: ["connections": "\(most)", "descriptors": "\(descriptors)"])
         }
         return min(wanted, most)
+    }
+}
+
+/// SIGHUP while the proxy starts: the configuration is read again when it has.
+private final class EarlyReload: Sendable {
+    private let state = Locked((isOver: false, isAsked: false))
+
+    /// Whether the start is over; else notes that a reload was asked for.
+    func isOver() -> Bool {
+        state.withLock { state in
+            if !state.isOver { state.isAsked = true }
+            return state.isOver
+        }
+    }
+
+    /// Ends the start; whether a reload was asked for.
+    func end() -> Bool {
+        state.withLock { state in
+            state.isOver = true
+            return state.isAsked
+        }
     }
 }

@@ -1,5 +1,6 @@
 import Foundation
 import Testing
+import TileCacheTesting
 import TileStoreTesting
 
 #if canImport(Glibc)
@@ -23,6 +24,21 @@ struct ProxySignalTests {
             child.send(signal)
             let outcome = try child.wait()
             #expect(outcome.status == 0 && outcome.messages.contains("stopping"), "\(outcome.messages)")
+        }
+    }
+
+    /// Before it says that it listens: the signal ended it with its socket left behind, or was swallowed, and it went on for ever.
+    @Test func aSignalWhileItStartsStopsItInOrder() throws {
+        let (scratch, folder) = (try Scratch(), try SocketFolder())
+        for _ in 0..<16 {
+            let child = try Child(
+                ["serve", "--cache", scratch("cache"), "--source", "a=\(scratch("tiles"))/{z}/{x}/{y}.png"]
+                    + ["--listen", "unix:\(folder("http"))"], of: Child.tileproxy)
+            while try folder.names.isEmpty, !child.hasEnded(within: 0) {}
+            child.send(SIGTERM)
+            let outcome = try child.wait()
+            #expect(outcome.status == 0 && outcome.messages.contains("stopping"), "\(outcome.messages)")
+            #expect(try folder.names.isEmpty)
         }
     }
 }
