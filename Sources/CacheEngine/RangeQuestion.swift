@@ -15,7 +15,7 @@ package struct FileVersion: Hashable, Sendable {
     }
 
     /// Whether equal tags mean equal bytes.
-    var isStrong: Bool { tag.flatMap { EntityTag($0) }.map { !$0.isWeak } ?? false }
+    package var isStrong: Bool { tag.flatMap { EntityTag($0) }.map { !$0.isWeak } ?? false }
 
     /// Whether it can be told from others at all.
     var isTold: Bool { isStrong || lastModified != nil }

@@ -30,7 +30,9 @@ package struct TileFill: Sendable {
         indirect case prepared(HTTPRequest, range: RangeQuestion? = nil)
         case hookFailed
         /// What the request depends on cannot be had.
-        indirect case unprepared(Failure)
+        ///
+        /// - Parameter origin: Whose failure it is, if the tile is to be left alone for it.
+        indirect case unprepared(Failure, origin: String? = nil)
         /// The answer to ``Action/orderHosts(_:)``: those to ask, the best first; with the number of the probe that the first one
         /// is, if it is one.
         case hosts([OriginHost], probe: UInt64?)
@@ -321,7 +323,10 @@ package struct TileFill: Sendable {
             state = .preparing
             return [.prepare]
         case (.hookFailed, .preparing): return end(.failed(.hook))
-        case (.unprepared(let failure), .preparing): return end(.failed(failure))
+        case (.unprepared(let failure, let origin), .preparing):
+            guard let origin else { return end(.failed(failure)) }
+            account = origin
+            return [judge(.failed(failure.setback), isSettled: false)] + end(.failed(failure))
         case (.looked(isEnough: true), .preparing): return end(.found)
         case (.prepared(let request, let range), .preparing):
             self.range = range

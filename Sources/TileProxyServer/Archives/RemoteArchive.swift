@@ -48,8 +48,9 @@ final class RemoteArchive: Sendable {
     /// - Parameter given: A source that names an archive at a server.
     init(_ given: SourceConfiguration) {
         self.given = given
-        let url = given.template.prefix { $0 != "?" }
-        let place = Array(url.utf8).withUnsafeBytes { BlobDigest(hashing: $0) }
+        // A query may say which file it is.
+        let traits = [SourceConfiguration.withoutSecrets(given.template)] + given.plainValues
+        let place = Array(traits.joined(separator: "\n").utf8).withUnsafeBytes { BlobDigest(hashing: $0) }
         folder = "pmtiles/\(place.description.prefix(16))"
         let name = given.name.description
         start = ArchivePart(
@@ -105,7 +106,9 @@ final class RemoteArchive: Sendable {
 
     /// Its name in keys: 128 bits of what a server says of it, and of its header and root directory themselves.
     private static func id(_ file: FileVersion, _ start: BlobDigest) -> String {
-        let traits = [file.tag ?? "", file.lastModified?.description ?? "", String(file.length), start.description]
+        // Beside a strong tag the date says nothing: servers that stand for one another often have other ones.
+        let date = file.isStrong ? nil : file.lastModified?.description
+        let traits = [file.tag ?? "", date ?? "", String(file.length), start.description]
         return Array(traits.joined(separator: "\n").utf8).withUnsafeBytes {
             String(BlobDigest(hashing: $0).description.prefix(32))
         }

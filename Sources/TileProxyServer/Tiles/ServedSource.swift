@@ -162,7 +162,9 @@ package final class ServedSource: Sendable {
     fileprivate func isOf(_ given: SourceConfiguration) -> Bool { self.given == given }
 
     /// What requests for one of its tiles share a fill by.
-    func flight(_ key: TileKey) -> TileFlight { TileFlight(key: key, generation: generation) }
+    func flight(_ key: TileKey, of version: String? = nil) -> TileFlight {
+        TileFlight(key: key, generation: generation, version: version)
+    }
 
     @inline(__always)
     func isNamed(_ bytes: UnsafeRawBufferPointer) -> Bool {

@@ -13,10 +13,7 @@ extension SourceConfiguration {
         let isPrivate = headers.contains { !Self.harmless.contains($0.name.canonicalName) }
         let isProlonged = lifetimes.overridesServer || lifetimes.minimum != nil
         guard isShared == true || !(isPrivate || isProlonged) else { return nil }
-        var traits = [Self.withoutSecrets(template), "\(servedKind)"]
-        for (name, value) in values.sorted(by: { $0.key < $1.key }) where !Self.isSecret(name) {
-            traits.append("\(name)=\(value)")
-        }
+        var traits = [Self.withoutSecrets(template), "\(servedKind)"] + plainValues
         for subdomain in subdomains.sorted() { traits.append("subdomain \(subdomain)") }
         let fields = headers.map { (name: $0.name.canonicalName, value: $0.value) }
         for field in fields.sorted(by: { ($0.name, $0.value) < ($1.name, $1.value) })
@@ -24,6 +21,11 @@ extension SourceConfiguration {
             traits.append("\(field.name): \(field.value)")
         }
         return SharedSource(name, traits: traits)
+    }
+
+    /// What placeholders stand for, without values that may be keys.
+    var plainValues: [String] {
+        values.sorted { $0.key < $1.key }.compactMap { Self.isSecret($0.key) ? nil : "\($0.key)=\($0.value)" }
     }
 
     /// Fields that say who asks: the tiles are the same.

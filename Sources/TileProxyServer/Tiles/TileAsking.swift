@@ -89,12 +89,16 @@ final class TileAsking: @unchecked Sendable {
         looksAgain = !isRefresh && !reloads
         let isAbsence = if case .some(.none) = stored?.body { true } else { false }
         fill = TileFill(
-            subject.use(source.use), stored: stored?.entry.metadata, isAbsence: isAbsence, isKept: true,
+            // What is asked for whatever is stored is asked without conditions: a server that has replaced the file under its old tag
+            // would say that nothing has changed.
+            subject.use(source.use), stored: reloads ? nil : stored?.entry.metadata, isAbsence: isAbsence, isKept: true,
             harmless: .harmless,
             group: source.hostGroup, asksShared: tiles.service.shared != nil && source.shared != nil)
     }
 
     private var service: TileService { tiles.service }
+    /// By what it is left alone: a tile of an archive that changes all the time is, whatever the version.
+    private var question: Int { source.flight(key).hashValue }
 
     /// Begins.
     func start() {
@@ -170,7 +174,7 @@ final class TileAsking: @unchecked Sendable {
             guard mayStore() else { return take(.stored) }
             carryOut(.put(isAbsence ? .none : shared?.body.map { .hashed($0) } ?? .none, metadata))
         case .askQuestion:
-            let wait = service.health.wait(for: ticket.key.hashValue)
+            let wait = service.health.wait(for: question)
             take(.question(wait, attempts: source.tiles.attempts))
         case .prepare:
             attempt = nil
@@ -208,8 +212,7 @@ final class TileAsking: @unchecked Sendable {
             carryOut(.drop(stored, isHeld: isHeld))
         case .judge(let host, let judgement, let isSettled, let probe):
             let isOfTile = isSettled || judgement != .answered
-            let question = isOfTile ? ticket.key.hashValue : nil
-            service.health.judge(host, question, judgement, sentAt: sentAt, probe: probe)
+            service.health.judge(host, isOfTile ? question : nil, judgement, sentAt: sentAt, probe: probe)
         case .pause(let pause): wait(pause)
         case .end(let end): self.end(end)
         }
@@ -259,7 +262,10 @@ final class TileAsking: @unchecked Sendable {
                 switch reading {
                 case .success:
                     self.find(tile, archive, version, isRepeated: isRepeated, learned: learned + 1)
-                case .failure(let trouble): self.take(.unprepared(trouble.failure))
+                case .failure(let trouble):
+                    // Else all is asked for once more with each request, where the version is another one each time.
+                    let origin = isRepeated ? self.tiles.fileRequest(of: self.source).originName : nil
+                    self.take(.unprepared(trouble.failure, origin: origin))
                 }
             }
         }

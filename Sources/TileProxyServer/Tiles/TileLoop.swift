@@ -108,9 +108,8 @@ final class TileLoop {
 
     /// Has a stale tile refreshed, unless that is under way or has failed a moment ago.
     func refresh(_ source: ServedSource, _ candidate: Candidate, isHeld: Bool, _ subject: TileSubject) {
-        let flight = source.flight(candidate.key)
-        guard service.health.wait(for: flight.hashValue) == nil,
-            let ticket = service.flights.keep(flight, .refresh)
+        guard service.health.wait(for: source.flight(candidate.key).hashValue) == nil,
+            let ticket = service.flights.keep(source.flight(candidate.key, of: subject.version), .refresh)
         else { return }
         TileAsking(
             self, source, candidate.key, candidate, isHeld: isHeld, ticket, isRefresh: true, subject: subject

@@ -19,6 +19,9 @@ enum TileSubject: Sendable {
     /// - Parameter isRepeated: Whether the archive has turned out to be another one already.
     case archived(RemoteArchive, ArchiveVersion, isRepeated: Bool)
 
+    /// The version that a tile has to be of.
+    var version: String? { if case .archived(_, let version, _) = self { version.id } else { nil } }
+
     /// What is stored, as it counts for this subject.
     ///
     /// What is of the very version that is asked for never changes, whatever its own answer said of its lifetime. A tile of another
@@ -32,7 +35,7 @@ enum TileSubject: Sendable {
             return isOfVersion ? candidate.lasting(at: now) : candidate.expired(at: Timestamp(seconds: now.seconds))
         case .archived(_, let version, _):
             return candidate.entry.metadata.fileMark == version.id
-                ? candidate.lasting(at: now) : candidate.expired(at: Timestamp(seconds: now.seconds))
+                ? candidate.lasting(at: now) : candidate.replaced(at: now)
         }
     }
 
@@ -71,6 +74,18 @@ extension Candidate {
         let metadata = TileMetadata(
             response: response, storedAt: received, expires: received.adding(seconds: Self.whileLasting))
         return with(metadata.noting(stored.fileMark))
+    }
+
+    /// The same, stale: another version has taken its place, and it stands in for a tile of that one if there is an error.
+    fileprivate func replaced(at now: HTTPDate) -> Candidate {
+        let stale = expired(at: Timestamp(seconds: now.seconds))
+        var metadata = stale.entry.metadata
+        let stored = metadata.response
+        metadata.response = ResponseFields(
+            status: stored.status, mediaType: stored.mediaType, contentEncoding: stored.contentEncoding,
+            staleIfError: stored.staleIfError, mustRevalidate: stored.mustRevalidate, noCache: stored.noCache,
+            headers: stored.headers)
+        return stale.with(metadata)
     }
 
     /// That an archive has no such tile, by its directories.

@@ -174,6 +174,83 @@ struct RemoteArchiveTests {
             let answer = try await lab.get("/tiles/w/4/3/3")
             #expect(answer.status == 502 && answer[.cacheControl] == "no-store")
             #expect(lab.origin.ranges().count == 4, "two beginnings, two parts")
+            for _ in 0..<9 {
+                let status = try await lab.get("/tiles/w/4/3/3").status
+                #expect(status == 502 || status == 503, "\(status)")
+            }
+            #expect(lab.origin.ranges().isEmpty, "it is left alone for a while, though its directory failed")
+        }
+    }
+
+    @Test func whoComesAfterANewVersionIsNotGivenATileOfTheFormerOne() async throws {
+        let old = try TestArchive.bytes(TestArchive.pictures(0...3, "a"))
+        let new = try TestArchive.bytes(TestArchive.pictures(0...3, "b"))
+        let (site, gate) = (ArchiveSite(old), TileCacheTesting.Gate())
+        try await TileLab.with("w=" + Self.url) { _ in
+        } origin: { request in
+            let answer = try site.answer(request)
+            if request.headerFields[.ifMatch] == "\"1\"" { await gate.wait() }
+            return answer
+        } _: { lab in
+            async let first = lab.get("/tiles/w/2/0/0")
+            while lab.origin.count < 2 { await Task.yield() }
+            site.become(new, tag: "\"2\"")
+            lab.clock.advance(seconds: 61)
+            let second = try await lab.get("/tiles/w/2/0/0")
+            #expect(second.text.hasSuffix("b 2/0/0") && second[.cacheControl] == "public, max-age=60")
+            gate.open()
+            #expect(try await first.text.hasSuffix("a 2/0/0"))
+            #expect(try await lab.get("/tiles/w/2/0/0").text.hasSuffix("b 2/0/0"))
+        }
+    }
+
+    /// A server that says by tag or date that nothing has changed, though the length is another one.
+    @Test(arguments: ["\"1\"", nil])
+    func aFileThatIsReplacedUnderItsTagIsReadAnew(tag: String?) async throws {
+        let site = ArchiveSite(try TestArchive.bytes(TestArchive.pictures(0...3, "a")), tag: tag)
+        try await with(site) { lab in
+            #expect(try await lab.get("/tiles/w/2/0/0").status == 200)
+            site.become(try TestArchive.bytes(TestArchive.pictures(0...3, "longer")), tag: tag)
+            #expect(try await lab.get("/tiles/w/2/1/0").text.hasSuffix("longer 2/1/0"))
+            #expect(try await lab.get("/tiles/w/2/0/0").text.hasSuffix("longer 2/0/0"))
+        }
+    }
+
+    @Test func theQuerySaysWhichArchiveItIsAndAKeyDoesNot() throws {
+        func start(_ query: String, _ token: String = "t") throws -> TileKey {
+            var source = SourceConfiguration(name: try SourceName("w"), template: "https://h/w.pmtiles" + query)
+            source.values = ["token": token]
+            return RemoteArchive(source).start.key
+        }
+        #expect(try start("?id=a") != start("?id=b") && start("") != start("?id=a"))
+        #expect(try start("?id=a&key=1") == start("?id=a&key=2"))
+        #expect(try start("?id=a&key={token}", "1") == start("?id=a&key={token}", "2"))
+    }
+
+    @Test func besideAStrongTagTheDateSaysNothing() async throws {
+        let bytes = try leaves()
+        let site = ArchiveSite(bytes)
+        try await with(site) { lab in
+            _ = try await lab.get("/tiles/w/2/0/0")
+            site.become(bytes, tag: "\"1\"", modified: "Tue, 24 Nov 2026 10:00:00 GMT")
+            lab.clock.advance(seconds: 61)
+            _ = lab.origin.ranges()
+            #expect(try await lab.get("/tiles/w/2/0/0").status == 200)
+            #expect(lab.origin.ranges() == ["bytes=0-16383"])
+        }
+    }
+
+    @Test func aTileOfAFormerVersionIsNotServedWhileTheNewOneIsAskedFor() async throws {
+        let site = ArchiveSite(try leaves("a"))
+        site.twist { _, answer in answer.fields[.cacheControl] = "max-age=60, stale-while-revalidate=600" }
+        try await with(site) { lab in
+            for x in 0..<2 { _ = try await lab.get("/tiles/w/2/\(x)/0") }
+            site.become(try leaves("b"), tag: "\"2\"")
+            lab.clock.advance(seconds: 61)
+            // This one renews the version behind its answer.
+            #expect(try await lab.get("/tiles/w/2/0/0").text.hasSuffix("a 2/0/0"))
+            while lab.service.flights.count > 0 { await Task.yield() }
+            #expect(try await lab.get("/tiles/w/2/1/0").text.hasSuffix("b 2/1/0"))
         }
     }
 
