@@ -76,6 +76,10 @@ let package = Package(
             dependencies: ["CZlib"],
             swiftSettings: settings),
         .target(
+            name: "TileSets",
+            dependencies: ["ContentCoding", "TileStore"],
+            swiftSettings: settings),
+        .target(
             name: "TileArchive",
             dependencies: [
                 "TileStore",
@@ -238,10 +242,6 @@ if tools {
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
             ],
-            swiftSettings: settings),
-        .target(
-            name: "TileSets",
-            dependencies: ["ContentCoding", "TileStore"],
             swiftSettings: settings),
         .target(
             name: "TileCacheTesting",

@@ -61,7 +61,7 @@ measure() {
 synchronize() {
     command -v rsync >/dev/null || return 0
     tilegc export cache new.mbtiles --source m >report 2>messages
-    rsync --no-whole-file --inplace --stats new.mbtiles copy.mbtiles |
+    rsync --no-whole-file --stats new.mbtiles copy.mbtiles |
         tr -d , | awk -v name="$1" '/^Total bytes (sent|received)/ { sum += $4 }
             END { printf "{\"name\":\"rsync of the MBTiles file, %s\",\"bytes\":%d}\n", name, sum }'
     rm new.mbtiles
