@@ -7,10 +7,17 @@ import NIOCore
 final class TLSEdge: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
 
+    /// Whether a byte has come from the client.
+    private(set) var hasHeard = false
     private var context: ChannelHandlerContext?
 
     func handlerAdded(context: ChannelHandlerContext) { self.context = context }
     func handlerRemoved(context: ChannelHandlerContext) { self.context = nil }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        hasHeard = true
+        context.fireChannelRead(data)
+    }
 
     /// Closes the socket at once.
     func close() { context?.close(promise: nil) }

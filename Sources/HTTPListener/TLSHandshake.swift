@@ -54,11 +54,20 @@ final class TLSHandshake: ChannelInboundHandler, RemovableChannelHandler, Client
         } catch { edge.close() }
     }
 
-    func errorCaught(context: ChannelHandlerContext, error: any Error) { fail("\(error)") }
+    func errorCaught(context: ChannelHandlerContext, error: any Error) { ended("\(error)") }
 
     func channelInactive(context: ChannelHandlerContext) {
-        fail("the client went away")
+        ended("the client went away")
         context.fireChannelInactive()
+    }
+
+    /// No more will come.
+    ///
+    /// Without a single byte it was only a look whether somebody listens, as of a health check.
+    private func ended(_ reason: String) {
+        if edge.hasHeard { return fail(reason) }
+        isOver = true
+        edge.close()
     }
 
     private func fail(_ reason: String) {

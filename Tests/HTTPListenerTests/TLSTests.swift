@@ -97,6 +97,30 @@ struct TLSTests {
         #expect(failures.all.count == 3)
     }
 
+    /// As health checks make it, of which none is a client that could not agree on encryption.
+    @Test
+    func aConnectionWithoutAByteIsNoFailedHandshake() async throws {
+        guard let certificate = try TestCertificate() else { return }
+        let failures = Notes<Bool>()
+        try await withServer(tls: try certificate.tls(), onHandshakeFailure: { failures.add(true) }) {
+            server async throws in
+            for resets in [false, true] {
+                var look: Wire? = try server.connect()
+                while try await server.server.connectionCount() == 0 { await Task.yield() }
+                // A connection ends with its last owner.
+                if resets { look?.resetsAtItsEnd() }
+                look = nil
+                while try await server.server.connectionCount() > 0 { await Task.yield() }
+            }
+            #expect(failures.all.isEmpty)
+            let half = try server.connect()
+            half.send([0x16, 0x03, 0x01, 0x02, 0x00, 0x01])
+            half.endOutput()
+            while failures.all.isEmpty { await Task.yield() }
+        }
+        #expect(failures.all.count == 1)
+    }
+
     @Test
     func aConnectionInItsHandshakeDoesNotHoldTheServerUpWhenItGoesDown() async throws {
         guard let certificate = try TestCertificate() else { return }
