@@ -68,7 +68,7 @@ package struct ProxyService: Sendable {
         let reloader = Reloader(parts, configuration, read, logger)
         // Before it listens: whoever finds that it does may stop it.
         let early = EarlyReload()
-        let untilAskedToStop = await signalsToStop { if early.isOver() { reloader.reload() } }
+        let untilAskedToStop = await signalsToStop { if early.mayReload() { reloader.reload() } }
         let running: HTTPServer
         do { running = try await parts.start(connections: connectionLimit(descriptors)) } catch {
             guard let error = error as? HTTPServer.ListenFailure else { throw error }
@@ -135,6 +135,8 @@ package struct ProxyService: Sendable {
         var settings = StoreConfiguration()
         settings.memoryTierBytes = configuration.memoryBytes
         settings.durability = configuration.isDurable ? .durable : .relaxed
+        // Here they are counted before anybody reads.
+        settings.sourceCapacities = configuration.sourceCapacities
         do {
             let store = try TileStore(at: configuration.cache ?? "", configuration: settings)
             try configuration.setLimits(of: store, logger)
@@ -233,8 +235,8 @@ package struct ProxyService: Sendable {
 private final class EarlyReload: Sendable {
     private let state = Locked((isOver: false, isAsked: false))
 
-    /// Whether the start is over; else notes that a reload was asked for.
-    func isOver() -> Bool {
+    /// Asks for a reload: whether it may begin now; if not, it is noted.
+    func mayReload() -> Bool {
         state.withLock { state in
             if !state.isOver { state.isAsked = true }
             return state.isOver

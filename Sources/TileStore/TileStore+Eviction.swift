@@ -25,7 +25,8 @@ extension TileStore {
     /// Sets the capacities that sources have of their own, in place of those that this store was opened with, and evicts down to
     /// them at once.
     ///
-    /// See ``StoreConfiguration/sourceCapacities``. Costs a pass over the entries if a source had none before.
+    /// See ``StoreConfiguration/sourceCapacities``. If a source had none before, it costs a pass over the entries, for which nobody
+    /// else can read.
     public func setSourceCapacities(_ capacities: [SourceName: Int]) throws {
         let capacities = capacities.mapValues { max(0, $0) }
         guard commit.withLock({ $0.sourceCapacities }) != capacities else { return }

@@ -169,7 +169,7 @@ extension Tables {
             } else if own > 0 {
                 let found = entries(of: source, naming: slot, most: 4096 - victims.entries.count)
                 victims.entries.append(contentsOf: found)
-                isShort = found.count < own
+                isShort = found.count < own && victims.entries.count >= 4096
             }
             guard !isShort else { break }
             if own > 0 { left -= allocated(blob.size) }
