@@ -74,6 +74,19 @@ struct SharedBucketTests {
                 now: { clock.now.adding(seconds: clockError.withLock { $0 }) }, ticks: { clock.ticks })
         }
 
+        /// Asks while this machine's clock is 50 s ahead, and again when it has been set right.
+        ///
+        /// - Returns: What the clock said while it was ahead.
+        func whileItsClockWasAhead() -> Timestamp {
+            clockError.withLock { $0 = 50 }
+            poll()
+            let told = clock.now.adding(seconds: 50)
+            clockError.withLock { $0 = 0 }
+            clock.advance(seconds: 5)
+            poll()
+            return told
+        }
+
         /// Expires the source now, by the bucket's clock.
         func expire() {
             var marks = Marks()
@@ -472,12 +485,7 @@ struct SharedBucketTests {
     @Test(arguments: [true, false])
     func whatIsExpiredStaysSoOverARestartThoughTheClockWasSetBack(_ isBucketThere: Bool) async throws {
         let lab = try Lab()
-        lab.clockError.withLock { $0 = 50 }
-        lab.poll()
-        let storedAt = lab.clock.now.adding(seconds: 50)
-        lab.clockError.withLock { $0 = 0 }
-        lab.clock.advance(seconds: 5)
-        lab.poll()
+        let storedAt = lab.whileItsClockWasAhead()
         lab.clock.advance(seconds: 5)
         lab.expire()
         lab.poll()
@@ -496,12 +504,7 @@ struct SharedBucketTests {
     /// The same where the clock was set right before there was any mark: nothing was kept by then.
     @Test func aClockThatWasSetBackIsKeptBeforeThereIsAMark() async throws {
         let lab = try Lab()
-        lab.clockError.withLock { $0 = 50 }
-        lab.poll()
-        let storedAt = lab.clock.now.adding(seconds: 50)
-        lab.clockError.withLock { $0 = 0 }
-        lab.clock.advance(seconds: 5)
-        lab.poll()
+        let storedAt = lab.whileItsClockWasAhead()
         let next = lab.restarted(await lab.kept { $0.former != FormerOffsets() })
         lab.clock.advance(seconds: 5)
         lab.expire()
