@@ -82,10 +82,9 @@ final class SetFolder {
 
     /// A list that is there: a root, a chunk or a delta; `nil` where it is missing or damaged.
     func list(_ digest: BlobDigest, length: Int) throws -> [UInt8]? {
-        guard let stored = try read(SetPaths.list(digest), limit: SetBounds.stored(length)),
-            let bytes = Gzip.decode(Data(stored), limit: length).map({ [UInt8]($0) }), bytes.digest == digest
-        else { return nil }
-        return bytes
+        try read(SetPaths.list(digest), limit: SetBounds.stored(length)).flatMap {
+            SetList.unpacked($0, digest, length: length)
+        }
     }
 
     /// Whether a blob is there, and has its bytes.

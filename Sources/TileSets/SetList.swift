@@ -1,4 +1,11 @@
+import ContentCoding
 package import TileStore
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
 
 /// A chunk of a set's list: some hundred tiles that follow each other.
 package struct SetChunk: Sendable {
@@ -67,6 +74,17 @@ package struct SetList: Sendable {
         runs.writeRuns(&json)
         json.raw("}")
         return json.bytes
+    }
+
+    /// The JSON of a list, that is a root, a chunk or a delta, from the file that a set has of it.
+    ///
+    /// - Parameter length: The length of the JSON, as whatever names the list says.
+    /// - Returns: `nil` if the file is damaged: the JSON is another one than the digest names, or longer.
+    package static func unpacked(_ stored: [UInt8], _ digest: BlobDigest, length: Int) -> [UInt8]? {
+        guard let data = Gzip.decode(Data(stored), limit: length), data.count == length,
+            data.withUnsafeBytes({ BlobDigest(hashing: $0) }) == digest
+        else { return nil }
+        return [UInt8](data)
     }
 
     /// Reads a chunk whose digest and length are those that the root says.

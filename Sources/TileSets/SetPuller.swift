@@ -1,4 +1,3 @@
-import ContentCoding
 package import TileStore
 
 #if canImport(FoundationEssentials)
@@ -283,12 +282,11 @@ package struct SetPuller: Sendable {
         guard let stored = try await fetch(path, limit: SetBounds.stored(length)) else {
             throw WrongObject(path: path, isThere: false)
         }
-        let data = Gzip.decode(Data(stored), limit: length)
-        guard let data, data.count == length, data.withUnsafeBytes({ BlobDigest(hashing: $0) }) == digest else {
+        guard let bytes = SetList.unpacked(stored, digest, length: length) else {
             throw WrongObject(path: path, isThere: true)
         }
-        try await keep([(digest, data)])
-        return [UInt8](data)
+        try await keep([(digest, Data(bytes))])
+        return bytes
     }
 
     /// A file of the set; `nil` where it is missing.

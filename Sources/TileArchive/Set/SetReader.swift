@@ -1,4 +1,3 @@
-import ContentCoding
 package import TileSets
 package import TileStore
 
@@ -21,10 +20,7 @@ package final class SetReader: CountingReader, GlancingReader {
     package let metadata: ArchiveMetadata
 
     private let files: any FileSystem
-    /// The chunks of its list.
-    package let items: [SetRoot.Item]
-    /// The keys of chunks' first tiles, by the number of the chunk, as far as they are known.
-    private let firsts = Locked<[Int: SetKey]>([:])
+    private let listing: SetListing
 
     /// Opens a set.
     ///
@@ -54,23 +50,20 @@ package final class SetReader: CountingReader, GlancingReader {
                     + "\(Self.fewestDigits) digits of \(document.root), or of a former root that it keeps")
         }
         self.version = digest
-        items = try Self.checked { try SetRoot(try Self.list(digest, length: length, files)).items }
-        guard digest != document.root || items.reduce(0, { $0 + $1.tiles }) == document.tiles else {
+        let listing = try Self.checked { SetListing(try SetRoot(try Self.list(digest, length: length, files))) }
+        self.listing = listing
+        guard digest != document.root || listing.tiles == document.tiles else {
             throw ArchiveError(.damaged, "\(place) says that it has \(document.tiles) tiles, and its lists have others")
         }
-        var said = ArchiveMetadata(setMembers: document.metadata)
-        // What is said is said of the latest version, and where another one is only its tiles know.
-        if digest != document.root { (said.bounds, said.center) = (nil, nil) }
-        if let first = items.first, let last = items.last {
+        var ends: (first: SetTile, last: SetTile)?
+        if let first = listing.items.first, let last = listing.items.last {
             let tiles = try Self.checked { try (Self.chunk(first, files), Self.chunk(last, files)) }
             if let first = tiles.0.first, let last = tiles.1.last {
                 guard first.key <= last.key else { throw Self.misplaced(last.key, files) }
-                said.zooms = first.key.tile.z...last.key.tile.z
-                said.tileFormat = said.tileFormat ?? first.kind.type.map { TileContent.format(ofMediaType: $0) }
+                ends = (first, last)
             }
         }
-        said.name = said.name ?? document.name
-        metadata = said
+        metadata = ArchiveMetadata(of: document, version: digest, ends: ends)
     }
 
     /// What a set that is made of this version says of its source.
@@ -79,10 +72,12 @@ package final class SetReader: CountingReader, GlancingReader {
         return document.metadata.filter { $0.key != "bounds" && $0.key != "center" }
     }
 
+    /// The chunks of its list.
+    package var items: [SetRoot.Item] { listing.items }
     /// The folder, where links have led when it was opened.
     package var location: String { files.location }
     package var format: ArchiveFormat { .set }
-    package var tileCount: Int? { items.reduce(0) { $0 + $1.tiles } }
+    package var tileCount: Int? { listing.tiles }
     package var modified: Int64? { document.time.seconds }
     package var warnings: [String] { [] }
     package func hasMoreTiles(than most: Int) -> Bool { (tileCount ?? 0) > most }
@@ -153,11 +148,11 @@ package final class SetReader: CountingReader, GlancingReader {
     }
 
     package func tileNow(z: Int, x: Int, y: Int) throws -> ArchiveGlance {
-        guard let key = Self.key(z: z, x: x, y: y) else { return .absent }
-        switch glance(at: key) {
-        case .mustWait: return .mustWait
-        case .absent: return .absent
-        case .tile(let tile):
+        guard let key = SetKey(z: z, x: x, y: y) else { return .absent }
+        var search = SetSearch(key, in: listing)
+        switch search.next() {
+        case .chunk: return .mustWait
+        case .tile(let tile) where tile.key.isAtPlace(of: key):
             // One byte more, so that a file that has grown is seen.
             var bytes = Data(count: tile.size + 1)
             let count: Int?
@@ -171,6 +166,7 @@ package final class SetReader: CountingReader, GlancingReader {
             bytes.removeLast()
             guard bytes.withUnsafeBytes({ BlobDigest(hashing: $0) }) == tile.blob else { return .mustWait }
             return .tile(Self.archived(tile, bytes))
+        case .tile, .none: return .absent
         }
     }
 
@@ -255,95 +251,25 @@ package final class SetReader: CountingReader, GlancingReader {
     /// A chunk's tiles, read anew.
     func tiles(of item: SetRoot.Item) throws -> [SetTile] { try Self.checked { try Self.chunk(item, files) } }
 
-    private static func key(z: Int, x: Int, y: Int) -> SetKey? {
-        guard (0...28).contains(z), (0..<(1 << z)).contains(x), (0..<(1 << z)).contains(y) else { return nil }
-        return SetKey(TileAddress(unchecked: z, x, y, 1, nil))
-    }
-
     /// The tile of scale 1 at a place, as the set's list has it: the one without a format, else the first by format.
     private func listed(z: Int, x: Int, y: Int) throws -> SetTile? {
-        guard let key = Self.key(z: z, x: x, y: y), let tile = try first(from: key) else { return nil }
+        guard let key = SetKey(z: z, x: x, y: y), let tile = try first(from: key) else { return nil }
         return tile.key.isAtPlace(of: key) ? tile : nil
     }
 
     /// The first tile that is not before a key.
     private func first(from key: SetKey) throws -> SetTile? {
-        guard !items.isEmpty else { return nil }
-        // The last chunk that begins at or before the key.
-        var (low, high) = (0, items.count)
-        while high - low > 1 {
-            let middle = (low + high) / 2
-            if try first(of: middle) <= key { low = middle } else { high = middle }
-        }
-        // A place whose tiles are cut in two by the length of the chunk, which is rare.
-        for number in low..<min(low + 2, items.count) {
-            let tiles = try tiles(of: number)
-            let index = Self.index(of: key, in: tiles)
-            if index < tiles.count { return tiles[index] }
-        }
-        return nil
-    }
-
-    private enum Glance {
-        case tile(SetTile)
-        case absent
-        case mustWait
-    }
-
-    /// The same from what is in memory.
-    private func glance(at key: SetKey) -> Glance {
-        guard !items.isEmpty else { return .absent }
-        let number = firsts.withLock { firsts -> Int? in
-            var (low, high) = (0, items.count)
-            while high - low > 1 {
-                let middle = (low + high) / 2
-                guard let first = firsts[middle] else { return nil }
-                if first <= key { low = middle } else { high = middle }
+        var search = SetSearch(key, in: listing)
+        while true {
+            switch search.next() {
+            case .tile(let tile): return tile
+            case .none: return nil
+            case .chunk(let number):
+                let tiles = try tiles(of: items[number])
+                listing.keep(tiles, as: number)
+                search.take(tiles, as: number)
             }
-            return low
         }
-        guard let number, let tiles = known(number) else { return .mustWait }
-        let index = Self.index(of: key, in: tiles)
-        guard index < tiles.count else { return number + 1 < items.count ? .mustWait : .absent }
-        return tiles[index].key.isAtPlace(of: key) ? .tile(tiles[index]) : .absent
-    }
-
-    /// A chunk's tiles, if they are in memory.
-    private func known(_ number: Int) -> [SetTile]? {
-        guard let tiles = ChunkCache.shared.find(items[number].digest), tiles.count == items[number].tiles else {
-            return nil
-        }
-        return tiles
-    }
-
-    /// Where the first tile is that is not before a key.
-    private static func index(of key: SetKey, in tiles: [SetTile]) -> Int {
-        var (low, high) = (0, tiles.count)
-        while low < high {
-            let middle = (low + high) / 2
-            if tiles[middle].key < key { low = middle + 1 } else { high = middle }
-        }
-        return low
-    }
-
-    private func first(of number: Int) throws -> SetKey {
-        if let known = firsts.withLock({ $0[number] }) { return known }
-        guard let first = try tiles(of: number).first else {
-            throw ArchiveError(.damaged, "\(files.location): the set has a chunk without tiles")
-        }
-        return first.key
-    }
-
-    private func tiles(of number: Int) throws -> [SetTile] {
-        let tiles: [SetTile]
-        if let known = known(number) {
-            tiles = known
-        } else {
-            tiles = try self.tiles(of: items[number])
-            ChunkCache.shared.insert(tiles, items[number].digest)
-        }
-        firsts.withLock { $0[number] = tiles.first?.key }
-        return tiles
     }
 
     private static func chunk(_ item: SetRoot.Item, _ files: any FileSystem) throws -> [SetTile] {
@@ -356,7 +282,7 @@ package final class SetReader: CountingReader, GlancingReader {
             throw ArchiveError(
                 .damaged, "\(files.location)/\(path) is missing: publish the set again, or copy it again")
         }
-        guard let bytes = Gzip.decode(Data(stored), limit: length).map({ [UInt8]($0) }), bytes.digest == digest else {
+        guard let bytes = SetList.unpacked(stored, digest, length: length) else {
             throw ArchiveError(
                 .damaged, "\(files.location)/\(path) is damaged: publish the set again, or copy it again")
         }
@@ -398,6 +324,20 @@ package final class SetReader: CountingReader, GlancingReader {
 }
 
 extension ArchiveMetadata {
+    /// What is known of a version of a set.
+    ///
+    /// - Parameter ends: Its first tile and its last one, if it has tiles.
+    package init(of document: SetDocument, version: BlobDigest, ends: (first: SetTile, last: SetTile)?) {
+        self.init(setMembers: document.metadata)
+        // What is said is said of the latest version, and where another one is only its tiles know.
+        if version != document.root { (bounds, center) = (nil, nil) }
+        if let ends {
+            zooms = min(ends.first.key, ends.last.key).tile.z...max(ends.first.key, ends.last.key).tile.z
+            tileFormat = tileFormat ?? ends.first.kind.type.map { TileContent.format(ofMediaType: $0) }
+        }
+        name = name ?? document.name
+    }
+
     /// What a set says of its source.
     package init(setMembers: [String: JSONValue]) {
         self.init(sourceJSON: Data(JSONValue.object(setMembers).canonicalText.utf8))
