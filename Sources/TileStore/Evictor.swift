@@ -26,6 +26,12 @@ struct Evictor {
         renew(t)
     }
 
+    /// Brings sources down to their own capacities, and nothing else.
+    init(sourcesOf t: Tables) {
+        (keepsLimits, hasSources) = (true, t.sharesExceedCapacities)
+        renew(t)
+    }
+
     init(bytes: Int? = nil, entries: Int? = nil) { (self.bytes, self.entries) = (bytes, entries) }
 
     /// Takes over the limits as they are now: of what is still to be reached, nothing else is kept from one hold of the lock
@@ -42,6 +48,19 @@ struct Evictor {
         let most = t.limits.entryLimit
         if entryLimit != nil { entryLimit = most }
         if entries != nil { (entries, spareEntries) = (most - most / 100, most) }
+    }
+
+    /// Whether it is about what sources hold too much.
+    var isAtSources: Bool { hasSources }
+
+    /// Leaves what sources hold too much to somebody else.
+    ///
+    /// - Returns: What that one goes on with.
+    mutating func leavingSources() -> Evictor {
+        var left = Evictor()
+        (left.sources, left.hasSources, left.keepsLimits) = (sources, hasSources, keepsLimits)
+        hasSources = false
+        return left
     }
 
     var isDone: Bool { !hasSources && bytes == nil && entryLimit == nil && entries == nil }

@@ -13,6 +13,7 @@ final class Maintenance: Sendable {
         var compactionScheduled = false
         var imageScheduled = false
         var isSweepScheduled = false
+        var isEvicting = false
         var nextShard: UInt8 = 0
     }
     /// Seconds between two folders that are swept: all 256 of them take four minutes of evictions.
@@ -101,6 +102,32 @@ final class Maintenance: Sendable {
             _ = try? store?.writeImageIfDue()
             state.withLock { $0.imageScheduled = false }
         }
+    }
+
+    /// Evicts what sources hold beyond their capacities, where that takes longer than a put may.
+    ///
+    /// In steps, and between two of them it rests for as long as the last one took, so that puts get their turn and other work here
+    /// does too. The first one that is asked for goes on to the end of the excess; others meanwhile are part of it.
+    func scheduleEviction(_ evictor: Evictor) {
+        let due = state.withLock { state in
+            guard !state.isEvicting, !state.stopped else { return false }
+            state.isEvicting = true
+            return true
+        }
+        if due { queue.async { [self] in evict(evictor) } }
+    }
+
+    private func evict(_ evictor: Evictor) {
+        let store = state.withLock { $0.stopped ? nil : $0.store }
+        let begun = DispatchTime.now().uptimeNanoseconds
+        // A step that fails (full disk, lock) ends it; the next put of a source that holds too much begins anew.
+        guard let store, let left = try? store.evictOfSources(evictor), !left.isDone else {
+            state.withLock { $0.isEvicting = false }
+            return
+        }
+        let took = DispatchTime.now().uptimeNanoseconds &- begun
+        let pause = Int(clamping: min(max(took, 1_000_000), 1_000_000_000))
+        queue.asyncAfter(deadline: .now() + .nanoseconds(pause)) { [self] in evict(left) }
     }
 
     /// After a durable opening: syncs what relaxed stores have written.

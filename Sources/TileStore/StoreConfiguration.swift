@@ -31,7 +31,8 @@ public struct StoreConfiguration: Sendable {
     ///
     /// A source counts the allocated bytes of the unpinned blobs that its entries name, those that other sources name as well
     /// included. When a put makes it exceed its capacity, it loses entries, those first whose blobs were used longest ago by any
-    /// source; entries of other sources stay. What other processes put counts, and is evicted at this store's next put or change.
+    /// source; entries of other sources stay. What it holds too much at opening is evicted in the background, and so is what other
+    /// processes have put, from this store's next put on. A tile that is larger than its source's capacity is not stored.
     /// Each takes 4 bytes of memory a blob of the whole cache. A store that is opened for reading alone evicts nothing.
     public var sourceCapacities: [SourceName: Int] = [:]
     /// What a power cut may take.

@@ -22,28 +22,42 @@ extension TileStore {
         }
     }
 
-    /// Sets the capacities that sources have of their own, in place of those that this store was opened with, and evicts down to
-    /// them at once.
+    /// Sets the capacities that sources have of their own, in place of those that this store was opened with.
     ///
-    /// See ``StoreConfiguration/sourceCapacities``. If a source had none before, it costs a pass over the entries, for which nobody
-    /// else can read.
+    /// See ``StoreConfiguration/sourceCapacities``. What sources hold too much by that is evicted in the background. If a source had
+    /// none before, it costs a pass over the entries, for which nobody else can read.
     public func setSourceCapacities(_ capacities: [SourceName: Int]) throws {
         let capacities = capacities.mapValues { max(0, $0) }
         guard commit.withLock({ $0.sourceCapacities }) != capacities else { return }
-        try enforcingLimits {
-            try hold { ledger in
-                ledger.sourceCapacities = capacities
-                tables.write { t in
-                    t.setCapacities(capacities)
-                    ledger.note(t)
-                }
+        try hold { ledger in
+            ledger.sourceCapacities = capacities
+            tables.write { t in
+                t.setCapacities(capacities)
+                ledger.note(t)
             }
+        }
+        try settleShares()
+    }
+
+    /// Has evicted what sources hold beyond their capacities: in the background, where there is one.
+    private func settleShares() throws {
+        let evictor = tables.read { t, _ in Evictor(sourcesOf: t) }
+        guard !evictor.isDone else { return }
+        if let maintenance { return maintenance.scheduleEviction(evictor) }
+        try enforceLimits()
+    }
+
+    /// Evicts for one hold's time what sources hold too much; returns what is left to do.
+    func evictOfSources(_ evictor: Evictor) throws -> Evictor {
+        try hold { ledger in
+            try flushUsesIfPossible(ledger)
+            return try evict(evictor, ledger)
         }
     }
 
     /// At opening: takes over the limits that the configuration names, and makes sure that there are some.
     func settleLimits() throws {
-        if tables.read({ t, _ in t.sharesExceedCapacities }) { try enforceLimits() }
+        try settleShares()
         guard configuration.capacity != nil || configuration.entryLimit != nil else { return }
         let known = tables.read { t, _ in t.limits }
         let capacity = configuration.capacity ?? known.capacity

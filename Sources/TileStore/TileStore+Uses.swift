@@ -64,8 +64,17 @@ extension TileStore {
     ) throws {
         let glance = ledger.glance
         var near = batches.reduce(0) { $0 + $1.count } > glance.entryRoom
-        if let room = glance.shareRoom.map({ min($0, glance.byteRoom ?? .max) }) ?? glance.byteRoom {
-            near = near || batches.reduce(0) { $1.reduce($0) { $0 + allocated($1.size) } } > room
+        if glance.byteRoom != nil || glance.shareRoom != nil {
+            let bytes = batches.reduce(0) { $1.reduce($0) { $0 + allocated($1.size) } }
+            near = near || glance.byteRoom.map { bytes > $0 } ?? false
+            if !near, let room = glance.shareRoom, bytes > room {
+                // Sources of which nothing is stored now lose nothing, unless they hold too much already.
+                near =
+                    room < 0
+                    || tables.read { t, _ in
+                        batches.contains { $0.contains { t.shareRoom(of: $0.key).map { bytes > $0 } ?? false } }
+                    }
+            }
         }
         if near { try flushUses(ledger) }
     }

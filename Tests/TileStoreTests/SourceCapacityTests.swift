@@ -157,9 +157,28 @@ struct SourceCapacityTests {
         let lab = try Lab(configuration)
         try lab.store.put(lab.bytes(1), for: Self.key("a", 1), metadata: lab.metadata())
         try lab.store.put(lab.bytes(2, size: 9000), for: Self.key("a", 2), metadata: lab.metadata())
-        #expect(try lab.store.statistics().entries == 0)
+        // It takes nothing else with it.
+        #expect(try lab.store.read(Self.key("a", 1)) != nil && lab.store.read(Self.key("a", 2)) == nil)
         try lab.store.put(lab.bytes(2, size: 9000), for: Self.key("b", 2), metadata: lab.metadata())
+        #expect(try lab.store.read(Self.key("b", 2)) != nil)
+        // Nor is what was stored before under its key left there.
+        try lab.store.put(lab.bytes(2, size: 9000), for: Self.key("a", 1), metadata: lab.metadata())
         #expect(try lab.store.statistics().entries == 1)
+    }
+
+    /// However much others have used since.
+    @Test func theTileOfASourceThatWasUsedLastStaysWithinItsCapacity() throws {
+        var configuration = Lab.plain
+        configuration.sourceCapacities = [try SourceName("a"): Self.block, try SourceName("c"): 6 * Self.block]
+        let lab = try Lab(configuration)
+        for number in 0..<40 {
+            try lab.store.put(lab.bytes(number), for: Self.key("a", number), metadata: lab.metadata())
+            try lab.store.put(
+                lab.bytes(number, size: 6 * Self.block - 1), for: Self.key("c", number), metadata: lab.metadata())
+            try lab.store.put(lab.bytes(1000 + number), for: Self.key("b", number), metadata: lab.metadata())
+            #expect(try lab.store.read(Self.key("a", number)) != nil, "\(number)")
+            #expect(try lab.store.read(Self.key("c", number)) != nil, "\(number)")
+        }
     }
 
     @Test func openingWithALowerCapacityEvictsAtOnce() throws {
@@ -186,5 +205,63 @@ struct SourceCapacityTests {
         try lab.put(0..<3)
         try lab.store.setSourceCapacities([SourceName("lab"): -1])
         #expect(try lab.store.statistics().entries == 0)
+    }
+
+    /// With work in the background, and a clock by which each step takes longer than a put may.
+    @Test func whatASourceHoldsTooMuchGoesBehindThePutsOfOthers() throws {
+        let lab = try Lab()
+        for number in 0..<1500 {
+            try lab.store.put(lab.bytes(number), for: Self.key("a", number % 1024), metadata: lab.metadata())
+        }
+        try lab.store.close()
+        var environment = lab.clock.environment(SimulatedFileSystem(lab.disk), seed: 99)
+        environment.background = true
+        let ticks = Locked<UInt64>(0)
+        environment.ticks = {
+            ticks.withLock { ticks in
+                ticks += 100_000_000
+                return ticks
+            }
+        }
+        var configuration = Lab.plain
+        let capacity = 10 * Self.block
+        configuration.sourceCapacities = [try SourceName("a"): capacity]
+        let store = try TileStore(environment: environment, configuration: configuration)
+        func held() throws -> Int { Self.held(try store.snapshot())[try SourceName("a")] ?? 0 }
+        for number in 0..<30 {
+            let (excess, before) = (try held() > capacity, try store.statistics().allocatedBytes)
+            try store.put(lab.bytes(5000 + number), for: Self.key("b", number), metadata: lab.metadata())
+            if excess { #expect(try store.statistics().allocatedBytes <= before, "\(number)") }
+        }
+        while try held() > capacity { store.maintenance?.waitForPending() }
+        for number in 0..<30 { #expect(try store.read(Self.key("b", number)) != nil) }
+        #expect(try store.invariantViolations() == [])
+        try store.close()
+    }
+
+    /// What is needed for it cannot be written.
+    @Test func aSourceAboveItsCapacityKeepsNoStoreFromOpeningOnAFullDisk() throws {
+        let lab = try Lab()
+        for number in 0..<20 {
+            for source in ["a", "b"] {
+                try lab.store.put(lab.bytes(number), for: Self.key(source, number), metadata: lab.metadata())
+            }
+        }
+        try lab.store.close()
+        lab.disk.capacity = 0
+        var environment = lab.clock.environment(SimulatedFileSystem(lab.disk), seed: 99)
+        environment.background = true
+        var configuration = Lab.plain
+        configuration.sourceCapacities = [try SourceName("a"): 0]
+        let store = try TileStore(environment: environment, configuration: configuration)
+        #expect(try store.read(Self.key("b", 3))?.data == lab.bytes(3))
+        lab.disk.capacity = nil
+        // The next put has what is left evicted.
+        for number in 20..<40 {
+            try store.put(lab.bytes(number), for: Self.key("b", number), metadata: lab.metadata())
+            store.maintenance?.waitForPending()
+        }
+        #expect(Self.held(try store.snapshot())[try SourceName("a")] ?? 0 == 0)
+        try store.close()
     }
 }

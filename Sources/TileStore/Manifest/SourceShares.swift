@@ -86,6 +86,20 @@ extension Tables {
         for i in shares.indices { shares[i].change(blob, by: isPinned ? -bytes : bytes) }
     }
 
+    /// Whether a tile of a source takes more than all that the source may take.
+    @inline(__always)
+    func exceedsShare(_ key: TileKey, size: Int) -> Bool {
+        share(of: key).map { allocated(size) > shares[$0].capacity } ?? false
+    }
+
+    /// The allocated bytes that the source of a key may still take; `nil` if it has no capacity of its own.
+    func shareRoom(of key: TileKey) -> Int? { share(of: key).map { shares[$0].capacity - shares[$0].allocated } }
+
+    @inline(__always)
+    private func share(of key: TileKey) -> Int? {
+        shares.isEmpty ? nil : names.source(key.source.description).flatMap { share(of: $0) }
+    }
+
     /// Whether a source holds more than its own capacity.
     var sharesExceedCapacities: Bool { (shareRoom ?? 0) < 0 }
 
@@ -151,6 +165,8 @@ extension Tables {
         var victims = ShareVictims()
         guard let i = share(of: source) else { return victims }
         let capacity = shares[i].capacity
+        // A little further than to the capacity, so that it pays; not so far that a put waits for it.
+        let target = capacity - min(capacity / 100, 4 << 20)
         var left = shares[i].allocated
         var slot = blobOrder.first
         if let place, blobs[place.slot].pointee.recency == place.recency, blobOrder.contains(place.slot, in: blobs) {
@@ -158,16 +174,16 @@ extension Tables {
         }
         var isShort = false
         var looks = 1 << 14
-        while left > capacity - capacity / 100, slot != noSlot, looks > 0, victims.blobs.count < 64, !isShort {
+        while left > target, slot != noSlot, looks > 0, victims.blobs.count < 64, !isShort {
             looks -= 1
             let blob = blobs[slot].pointee
             let own = shares[i].references(to: slot)
-            // The blob used last is spared once the source is within its capacity.
-            if own > 0, slot == blobOrder.last, left <= capacity { return victims }
+            // The blob of the source that was used last is spared once the source is within its capacity.
+            if own > 0, left <= capacity, allocated(blob.size) >= left { return victims }
             if own == blob.references {
                 victims.blobs.append(blob.digest)
             } else if own > 0 {
-                let found = entries(of: source, naming: slot, most: 4096 - victims.entries.count)
+                let found = entries(of: source, naming: slot, most: min(Int(own), 4096 - victims.entries.count))
                 victims.entries.append(contentsOf: found)
                 isShort = found.count < own && victims.entries.count >= 4096
             }
@@ -175,7 +191,7 @@ extension Tables {
             if own > 0 { left -= allocated(blob.size) }
             slot = blob.after
         }
-        if left > capacity - capacity / 100, slot != noSlot {
+        if left > target, slot != noSlot {
             victims.next = PlaceInOrder(slot: slot, recency: blobs[slot].pointee.recency)
         }
         return victims

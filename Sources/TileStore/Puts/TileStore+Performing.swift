@@ -30,6 +30,41 @@ extension TileStore {
         }
     }
 
+    /// What puts have found before they did anything.
+    private struct Excess {
+        /// Whether a source held more than its capacity: others have stored it, or the capacity is a new one.
+        var isOfSources = false
+        var allocated = 0
+
+        init() {}
+
+        init(_ glance: Glance, _ tables: Striped<Tables, ReaderLocal>) {
+            guard (glance.shareRoom ?? 0) < 0 else { return }
+            isOfSources = true
+            allocated = tables.read { t, _ in t.blobAccount.allocatedUnpinned }
+        }
+    }
+
+    /// Evicts until the limits are kept.
+    ///
+    /// What sources held too much before is left to be evicted in the background where that takes long, so that whoever stores a tile
+    /// does not pay for what others have stored; but never is less evicted than was put.
+    private func evict(_ evictor: inout Evictor, afterFinding found: Excess, _ ledger: Ledger) throws {
+        let end = environment.ticks() &+ Self.patienceNanoseconds
+        while !evictor.isDone {
+            if found.isOfSources, let maintenance, evictor.isAtSources, environment.ticks() > end,
+                tables.read({ t, _ in t.blobAccount.allocatedUnpinned }) <= found.allocated
+            {
+                maintenance.scheduleEviction(evictor.leavingSources())
+            } else {
+                try hold(ledger) { evictor = try evict(evictor, $0) }
+            }
+        }
+    }
+
+    /// So long a put evicts what others have left.
+    private static var patienceNanoseconds: UInt64 { 50_000_000 }
+
     /// Carries out requests, and evicts what has become too much.
     func perform(
         _ batches: some Collection<UnsafeMutableBufferPointer<PutRequest>>, _ ledger: Ledger
@@ -40,8 +75,10 @@ extension TileStore {
             var appendsOnly = true
             for requests in batches where requests.bringBlobs { appendsOnly = false }
             var evictor = Evictor()
+            var found = Excess()
             do {
                 try hold(ledger, appendsOnly: appendsOnly) { ledger in
+                    found = Excess(ledger.glance, tables)
                     try record(batches, ledger)
                     if ledger.glance.exceedsLimits { evictor = try evictToLimits(ledger) }
                 }
@@ -53,7 +90,7 @@ extension TileStore {
                     evictor = try hold(ledger) { try evictToLimits($0) }
                 }
             }
-            while !evictor.isDone { try hold(ledger) { evictor = try evict(evictor, $0) } }
+            try evict(&evictor, afterFinding: found, ledger)
             if isCompactionDue(ledger) {
                 maintenance?.scheduleCompaction()
             } else if isImageDue(ledger) {

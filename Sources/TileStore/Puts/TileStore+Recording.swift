@@ -88,9 +88,9 @@ extension TileStore {
                 return date != Timestamp.absent
                     && request.pointee.metadata.isOlder(thanDate: date, storedAt: record.pointee.storedAt)
             } ?? false
-        let isTooLarge =
-            t.limits.capacity.map { digest != nil && t.allocated(request.pointee.size) > $0 } ?? false
-            && !t.isPinned(request.pointee.key)
+        let (key, size) = (request.pointee.key, request.pointee.size)
+        let exceeds = t.limits.capacity.map { t.allocated(size) > $0 } ?? false || t.exceedsShare(key, size: size)
+        let isTooLarge = digest != nil && exceeds && !t.isPinned(key)
         var isNew = false
         if !isOld, !isTooLarge, !t.hasRoom(after: pending.requests.count, isNamed: packed != nil) {
             // What is pending is not in the tables yet: only without it is it certain what there is room for.
