@@ -263,6 +263,8 @@ final class Reloader: Sendable {
     private let logger: Logger
     /// One change at a time.
     private let changing = Locked(())
+    /// Whether the limits of the configuration that was read last could not be set: the next reload tries again.
+    private let lacksLimits = Locked(false)
 
     init(
         _ parts: Parts, _ configuration: ProxyConfiguration,
@@ -312,7 +314,7 @@ final class Reloader: Sendable {
             for warning in warnings { logger.warning("\(warning)") }
             try parts.adopt(table)
             parts.use(identity)
-            changeLimits(new, old)
+            let isLimited = changeLimits(new, old)
             // What needs a new start stays as it is, so that the next reload says it again.
             var kept = old
             kept.sources = new.sources
@@ -321,7 +323,7 @@ final class Reloader: Sendable {
             kept.capacity = new.capacity
             kept.entries = new.entries
             current.withLock { $0 = kept }
-            parts.statistics.countReload(ok: true)
+            parts.statistics.countReload(ok: isLimited)
             logger.notice("configuration read again", metadata: ["sources": "\(new.sources.map(\.name))"])
         } catch {
             parts.statistics.countReload(ok: false)
@@ -329,12 +331,21 @@ final class Reloader: Sendable {
         }
     }
 
-    private func changeLimits(_ new: ProxyConfiguration, _ old: ProxyConfiguration) {
-        guard
+    /// - Returns: Whether the limits are those of the new configuration.
+    private func changeLimits(_ new: ProxyConfiguration, _ old: ProxyConfiguration) -> Bool {
+        let isChange =
             new.capacity != old.capacity || new.entries != old.entries || new.sourceCapacities != old.sourceCapacities
-        else { return }
-        do { try new.setLimits(of: parts.tiles.store, logger) } catch {
-            logger.error("the limits could not be set", metadata: ["error": "\(error)"])
+        guard isChange || lacksLimits.withLock({ $0 }) else { return true }
+        do {
+            try new.setLimits(of: parts.tiles.store, logger)
+            lacksLimits.withLock { $0 = false }
+            return true
+        } catch {
+            lacksLimits.withLock { $0 = true }
+            logger.error(
+                "the limits could not be set: all else is as configured; the next reload tries again",
+                metadata: ["error": "\(error)"])
+            return false
         }
     }
 }

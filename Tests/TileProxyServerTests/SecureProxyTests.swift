@@ -22,7 +22,7 @@ struct SecureProxyTests {
         let server: HTTPServer
         let configuration: ProxyConfiguration
         private let group = MultiThreadedEventLoopGroup(numberOfThreads: 2)
-        private let folder = FileManager.default.temporaryDirectory.appendingPathComponent("proxy-\(UUID())").path
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("proxy-\(UUID())").path
 
         init(_ certificate: TestCertificate, change: (inout ProxyConfiguration) -> Void = { _ in }) async throws {
             var configuration = ProxyConfiguration()
@@ -110,6 +110,29 @@ struct SecureProxyTests {
         #expect(try await proxy.get("/tiles/a.json", trusting: new).status == 200)
         let figures = proxy.parts.statistics.snapshot
         #expect(figures.reloads == 1 && figures.failedReloads == 1 && figures.handshakeFailures >= 1)
+        try await proxy.stop()
+    }
+
+    /// Somebody else holds the cache's lock for longer than a reload waits.
+    @Test
+    func aReloadThatCouldNotSetTheLimitsIsTriedAgainByTheNextOne() async throws {
+        guard let certificate = try TestCertificate() else { return print("no openssl command: not tested") }
+        let proxy = try await Running(certificate)
+        let store = proxy.parts.tiles.store
+        let next = Locked(proxy.configuration)
+        let reloader = Reloader(
+            proxy.parts, proxy.configuration, { () throws(ConfigError) in next.withLock { $0 } },
+            Logger(label: "test"))
+        next.withLock { $0.capacity = 1 << 20 }
+        let lock = open(proxy.folder + "/lock", O_RDWR)
+        #expect(lock >= 0 && flock(lock, LOCK_EX) == 0)
+        reloader.reload()
+        #expect(try store.limits().capacity == nil)
+        #expect(proxy.parts.statistics.snapshot.failedReloads == 1)
+        #expect(close(lock) == 0)
+        reloader.reload()
+        #expect(try store.limits().capacity == 1 << 20)
+        #expect(proxy.parts.statistics.snapshot.reloads == 1)
         try await proxy.stop()
     }
 }

@@ -22,7 +22,17 @@ extension ProxyConfiguration {
     /// Blocks.
     /// - Throws: `StoreError`.
     func setLimits(of store: TileStore, _ logger: Logger) throws {
+        // That of the whole first, as it makes room on a full disk. Neither waits for the other to succeed.
+        let failure: (any Error)?
+        do {
+            try setWholeLimits(of: store, logger)
+            failure = nil
+        } catch { failure = error }
         try store.setSourceCapacities(sourceCapacities)
+        if let failure { throw failure }
+    }
+
+    private func setWholeLimits(of store: TileStore, _ logger: Logger) throws {
         let known = try store.limits()
         let limits = limits(over: known)
         guard limits != known else { return }
