@@ -104,7 +104,7 @@ latest=$(sets_root)
 curl -sf "$PROXY/tiles/world/3/0/0.png" >latest.png
 cmp -s latest.png served/3/0/0.png || fail "the proxy does not serve the latest version"
 cp served/2/1/1.png served/3/0/0.png
-tilegc import cache served --source world --with-format >out
+tilegc import cache served --source world >out
 tilegc publish cache set --source world >out
 for _ in $(seq 600); do
     curl -sf "$PROXY/tiles/world/3/0/0.png" | cmp -s - served/3/0/0.png && break
@@ -119,5 +119,32 @@ for _ in $(seq 600); do
     sleep 0.1
 done
 curl -sf "$PROXY/tiles/world/3/0/0.png" | cmp - latest.png || fail "the proxy did not go back"
+
+# The same set from the server of files, without a copy of it: all tiles, a new version, and a former one beside it.
+tileproxy serve --cache elsewhere --port 0 --source "world=${url}set.json" 2>elsewhere.log &
+servers+=($!)
+for _ in $(seq 600); do
+    grep -q 'listening$' elsewhere.log && break
+    kill -0 "${servers[3]}" || fail "the proxy of the server's set does not run"
+    sleep 0.1
+done
+ELSEWHERE="http://127.0.0.1:$(sed -nE 's/.*address=[^ ]*:([0-9]+) .*listening$/\1/p' elsewhere.log)"
+for path in 0/0/0 2/1/1 3/0/0 3/5/2 5/16/10; do
+    status=$(curl -s -o got -w '%{http_code}' "$ELSEWHERE/tiles/world/$path.png")
+    expected=$(curl -s -o expected -w '%{http_code}' "$PROXY/tiles/world/$path.png")
+    [ "$status" = "$expected" ] || fail "the server's set answers $status for $path, and not $expected"
+    [ "$status" != 200 ] || cmp -s got expected || fail "the server's set has another tile at $path"
+done
+former=$(sets_root)
+cp served/2/1/1.png served/3/0/0.png
+tilegc import cache served --source world >out
+tilegc publish cache set --source world >out
+for _ in $(seq 600); do
+    curl -sf "$ELSEWHERE/tiles/world/3/0/0.png" | cmp -s - served/3/0/0.png && break
+    sleep 0.1
+done
+curl -sf "$ELSEWHERE/tiles/world/3/0/0.png" | cmp - served/3/0/0.png || fail "the server's new version is not taken up"
+curl -sf "$ELSEWHERE/tiles/world@${former:0:8}/3/0/0.png" | cmp - latest.png || fail "the server's former version is another one"
+tilegc verify elsewhere >out
 for cache in laptop other; do tilegc verify "$cache" >out; done
-echo "check-sets: a reader written from Docs/set-format.md agrees with tilegc, and the commands of both chapters ran"
+echo "check-sets: a reader written from Docs/set-format.md agrees with tilegc, the commands of both chapters ran, and a proxy serves a set from a server of files"

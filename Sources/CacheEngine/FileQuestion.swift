@@ -26,26 +26,37 @@ package struct FileVersion: Hashable, Sendable {
     }
 }
 
-/// A question for some bytes of a file whose parts must all be of one version.
+/// A question for a file at an origin, or for some of its bytes, where what is asked for belongs to other files or bytes.
 ///
 /// A value: it says what to send, and judges the head of what comes back.
-package struct RangeQuestion: Hashable, Sendable {
+package struct FileQuestion: Hashable, Sendable {
+    /// What is asked for.
+    package enum Extent: Hashable, Sendable {
+        /// Some bytes of a version that is known; not none.
+        case bytes(Range<Int64>, of: FileVersion)
+        /// The first bytes of whatever version is there; the file may be shorter.
+        case beginning(Int64)
+        /// All of a file of so many bytes at most whose name says what it is, so that it never changes.
+        case object(Int64)
+        /// All of a file of so many bytes at most that may change.
+        case document(Int64)
+    }
+
     /// What an answer is, by its head.
     package enum Verdict: Hashable, Sendable {
-        /// What was asked for, of this version.
+        /// The bytes that were asked for, of this version.
         case part(FileVersion)
-        /// The file is another one by now.
+        /// All of the file.
+        case whole
+        /// The file is another one by now, or what named it is.
         case otherVersion(String)
         /// Nothing that can be used.
         case refused(String)
-        /// No answer about a part: an error, a redirect, a 304.
+        /// No answer about a file: an error, a redirect, a 304.
         case other
     }
 
-    /// Which bytes; not empty.
-    package let bytes: Range<Int64>
-    /// The version that they have to be of; `nil` for whatever is there, and then the file may be shorter.
-    package let version: FileVersion?
+    package let extent: Extent
     /// What is noted with the answer's entry; `nil` for the file's length.
     package let mark: String?
     /// Whether it is asked for the second time, after the file was another one.
@@ -53,20 +64,54 @@ package struct RangeQuestion: Hashable, Sendable {
 
     /// Asks for bytes of a version that is known.
     package init(_ bytes: Range<Int64>, of version: FileVersion, mark: String, isRepeated: Bool) {
-        (self.bytes, self.version, self.mark, self.isRepeated) = (bytes, version, mark, isRepeated)
+        (extent, self.mark, self.isRepeated) = (.bytes(bytes, of: version), mark, isRepeated)
     }
 
     /// Asks for the first bytes of whatever version is there.
-    package init(first count: Int64) {
-        (bytes, version, mark, isRepeated) = (0..<count, nil, nil, false)
+    package init(first count: Int64) { (extent, mark, isRepeated) = (.beginning(count), nil, false) }
+
+    /// Asks for a file that its content names.
+    package init(object most: Int, isRepeated: Bool) {
+        (extent, mark, self.isRepeated) = (.object(Int64(most)), nil, isRepeated)
     }
+
+    /// Asks for a file that may change.
+    package init(document most: Int) { (extent, mark, isRepeated) = (.document(Int64(most)), nil, false) }
+
+    /// How many bytes an answer has at most.
+    package var mostBytes: Int {
+        switch extent {
+        case .bytes(let bytes, _): bytes.count
+        case .beginning(let count), .object(let count), .document(let count): Int(count)
+        }
+    }
+
+    /// Whether the answer is the same for ever.
+    package var isFixed: Bool {
+        switch extent {
+        case .bytes, .object: true
+        case .beginning, .document: false
+        }
+    }
+
+    /// The bytes, if it is not for all of the file.
+    private var bytes: Range<Int64>? {
+        switch extent {
+        case .bytes(let bytes, _): bytes
+        case .beginning(let count): 0..<count
+        case .object, .document: nil
+        }
+    }
+
+    /// The version that the answer has to be of.
+    private var version: FileVersion? { if case .bytes(_, let version) = extent { version } else { nil } }
 
     /// The fields to send.
     ///
     /// `If-Range` is not among them: where the version is another one it would have the whole file sent.
     var fields: HTTPFields {
         var fields = HTTPFields()
-        fields[.range] = "bytes=\(bytes.lowerBound)-\(bytes.upperBound - 1)"
+        fields[.range] = bytes.map { "bytes=\($0.lowerBound)-\($0.upperBound - 1)" }
         fields[.accept] = "*/*"
         fields[.acceptEncoding] = "identity"
         guard let version else { return fields }
@@ -80,23 +125,32 @@ package struct RangeQuestion: Hashable, Sendable {
 
     /// Judges an answer by its head.
     package func verdict(on response: HTTPResponse, at now: HTTPDate) -> Verdict {
-        switch response.status.code {
-        case 206: return verdict(onPart: response.headerFields, now)
-        case 200, 203:
-            let what = "all of the file instead of a part"
-            return version == nil ? .refused("\(what): it has to support range requests") : .otherVersion(what)
-        case 412 where version != nil: return .otherVersion("an answer that the file is another one (412)")
-        case 416 where version != nil: return .otherVersion("an answer that the file is shorter (416)")
-        default: return .other
+        switch (extent, response.status.code) {
+        case (.object, 200), (.object, 203), (.document, 200), (.document, 203): return .whole
+        // Objects go some time after nothing names them any more: what named this one may be another one by now.
+        case (.object, 404), (.object, 410):
+            return .otherVersion("an answer that there is no such file (\(response.status.code))")
+        case (.object, _), (.document, _): return .other
+        case (.bytes(let bytes, _), 206): return verdict(onPart: response.headerFields, bytes, now)
+        case (.beginning(let count), 206): return verdict(onPart: response.headerFields, 0..<count, now)
+        case (.beginning, 200), (.beginning, 203):
+            return .refused("all of the file instead of a part: it has to support range requests")
+        case (.bytes, 200), (.bytes, 203): return .otherVersion("all of the file instead of a part")
+        case (.bytes, 412): return .otherVersion("an answer that the file is another one (412)")
+        case (.bytes, 416): return .otherVersion("an answer that the file is shorter (416)")
+        case (.bytes, _), (.beginning, _): return .other
         }
     }
 
     /// Whether the body of an answer is of any use.
     package func wantsBody(of response: HTTPResponse, at now: HTTPDate) -> Bool {
-        if case .part = verdict(on: response, at: now) { true } else { false }
+        switch verdict(on: response, at: now) {
+        case .part, .whole: true
+        case .otherVersion, .refused, .other: false
+        }
     }
 
-    private func verdict(onPart fields: HTTPFields, _ now: HTTPDate) -> Verdict {
+    private func verdict(onPart fields: HTTPFields, _ bytes: Range<Int64>, _ now: HTTPDate) -> Verdict {
         let type = fields.combined(.contentType)?.lowercased() ?? ""
         guard !type.contains("multipart/") else { return .refused("several parts instead of one") }
         guard ContentCodings.applied(ContentCodings.value(in: fields)).isEmpty else {
@@ -123,15 +177,18 @@ package struct RangeQuestion: Hashable, Sendable {
     }
 
     /// How many bytes the body of such a part has.
-    func count(in version: FileVersion) -> Int64 { min(bytes.upperBound, version.length) - bytes.lowerBound }
+    func count(in version: FileVersion) -> Int64 {
+        let bytes = bytes ?? 0..<Int64(mostBytes)
+        return min(bytes.upperBound, version.length) - bytes.lowerBound
+    }
 
-    /// A part's answer as that of a resource of its own, which can be stored.
+    /// An answer as that of a resource of its own, which can be stored.
     ///
-    /// What describes the file stays with its beginning alone, by which it is asked for anew.
+    /// What describes the file that it is a part of stays with what it is asked for anew by.
     func whole(_ response: HTTPResponse) -> HTTPResponse {
         var response = response
         response.status = .ok
-        let isFiles: [HTTPField.Name] = version == nil ? [] : [.eTag, .lastModified]
+        let isFiles: [HTTPField.Name] = isFixed ? [.eTag, .lastModified] : []
         for name in [.contentRange, .contentType, .contentEncoding] + isFiles { response.headerFields[name] = nil }
         return response
     }
@@ -141,7 +198,7 @@ package struct RangeQuestion: Hashable, Sendable {
 private let fileMarkName = ":file"
 
 extension TileMetadata {
-    /// What a ``RangeQuestion`` has noted.
+    /// What a ``FileQuestion`` has noted.
     package var fileMark: String? { response.headers.first { $0.name == fileMarkName }?.value }
 
     /// The same with another note.

@@ -24,10 +24,10 @@ package struct TileFill: Sendable {
         case notShared
         /// The answer to ``Action/askQuestion``: whether the tile is left alone, and how many attempts those who wait allow.
         case question(OriginHealth.Wait?, attempts: Int)
-        /// The answers to ``Action/prepare``: the request as the source wants it, and which bytes of a file it is for; or nothing.
+        /// The answers to ``Action/prepare``: the request as the source wants it, and what of which file it is for; or nothing.
         ///
         /// ``looked(isEnough:)`` is one too: what the tile is, or that there is none, is known by now without a request.
-        indirect case prepared(HTTPRequest, range: RangeQuestion? = nil)
+        indirect case prepared(HTTPRequest, file: FileQuestion? = nil)
         case hookFailed
         /// What the request depends on cannot be had.
         ///
@@ -244,8 +244,8 @@ package struct TileFill: Sendable {
     private var hostProbe: (host: OriginHost, number: UInt64)?
     /// Whether it goes on though nobody waits for it: then it sends no further request.
     private var isAlone = false
-    /// Which bytes of a file the request is for, if it is for a part; and what is noted with them.
-    private var range: RangeQuestion?
+    /// What of a file the request is for, if it is for no tile's own URL; and what is noted with it.
+    private var file: FileQuestion?
     private var mark: String?
     /// Why the attempt before failed.
     private var last: Failure?
@@ -328,8 +328,8 @@ package struct TileFill: Sendable {
             account = origin
             return [judge(.failed(failure.setback), isSettled: false)] + end(.failed(failure))
         case (.looked(isEnough: true), .preparing): return end(.found)
-        case (.prepared(let request, let range), .preparing):
-            self.range = range
+        case (.prepared(let request, let file), .preparing):
+            self.file = file
             return begin(request)
         case (.hosts(let hosts, let probe), .orderingHosts(let request)):
             if let probe, let first = hosts.first { hostProbe = (first, probe) }
@@ -417,9 +417,9 @@ package struct TileFill: Sendable {
         var request = prepared
         request.method = .get
         for name in HTTPField.Name.conditions { request.headerFields[name] = nil }
-        for field in range?.fields ?? [:] { request.headerFields[field.name] = field.value }
-        // What is stored of another version is no condition for a part of this one.
-        if let stored, range?.version == nil {
+        for field in file?.fields ?? [:] { request.headerFields[field.name] = field.value }
+        // What is stored of another version is no condition for this one.
+        if let stored, file.map({ !$0.isFixed }) ?? true {
             // RFC 9111 §4.3.1.
             request.headerFields[.ifNoneMatch] = stored.etag
             request.headerFields[.ifModifiedSince] = stored.lastModified.map { HTTPDate($0).description }
@@ -485,19 +485,20 @@ package struct TileFill: Sendable {
     ) -> [Action] {
         let status = response.status.code
         if Redirect.isOne(status) { return redirect(response, request) }
-        if let range {
-            switch range.verdict(on: response, at: now) {
+        if let file {
+            switch file.verdict(on: response, at: now) {
             case .part(let version):
-                guard Int64(bytes) == range.count(in: version) else {
-                    let words = "\(bytes) of \(range.count(in: version)) bytes"
+                guard Int64(bytes) == file.count(in: version) else {
+                    let words = "\(bytes) of \(file.count(in: version)) bytes"
                     return fail(.unusable(.incomplete, words, host: host))
                 }
-                mark = range.mark ?? String(version.length)
-                state = .checking(request, range.whole(response), requestedAt: requestedAt)
+                mark = file.mark ?? String(version.length)
+                state = .checking(request, file.whole(response), requestedAt: requestedAt)
                 return [.check(response)]
+            case .whole: return whole(response, as: file.whole(response), bytes, request, requestedAt)
             case .otherVersion(let words):
                 let failure = Failure.unusable(.otherVersion, words, host: host)
-                guard !range.isRepeated else { return fail(failure) }
+                guard !file.isRepeated else { return fail(failure) }
                 // Nobody's fault, and the file is asked about anew at once.
                 return [judge(.answered, isSettled: true)] + end(.failed(failure))
             case .refused(let words): return fail(.unusable(.body, words, host: host))
@@ -510,22 +511,27 @@ package struct TileFill: Sendable {
         }
         switch status {
         case 304: return notModified(response, request, requestedAt, now)
-        case 200, 203:
-            guard bytes <= use.storedBodyBytes else {
-                return fail(
-                    .unusable(
-                        .body, "more than the \(use.storedBodyBytes) bytes that the source allows", host: host))
-            }
-            if let stated = response.headerFields.combined(.contentLength).flatMap({ Int($0) }), stated != bytes {
-                return fail(.unusable(.incomplete, "\(bytes) of \(stated) bytes", host: host))
-            }
-            state = .checking(request, response, requestedAt: requestedAt)
-            return [.check(response)]
+        case 200, 203: return whole(response, as: response, bytes, request, requestedAt)
         case _ where isAbsence(status): return keep(response, isAbsence: true, request, requestedAt, now)
         default:
             let wait = retryAfter(response.headerFields, now: now)
             return fail(.status(status, host: host, retryAfter: wait))
         }
+    }
+
+    /// - Parameter kept: The answer as it is to be stored.
+    private mutating func whole(
+        _ response: HTTPResponse, as kept: HTTPResponse, _ bytes: Int, _ request: HTTPRequest, _ requestedAt: HTTPDate
+    ) -> [Action] {
+        guard bytes <= use.storedBodyBytes else {
+            return fail(
+                .unusable(.body, "more than the \(use.storedBodyBytes) bytes that the source allows", host: host))
+        }
+        if let stated = response.headerFields.combined(.contentLength).flatMap({ Int($0) }), stated != bytes {
+            return fail(.unusable(.incomplete, "\(bytes) of \(stated) bytes", host: host))
+        }
+        state = .checking(request, kept, requestedAt: requestedAt)
+        return [.check(response)]
     }
 
     /// The host has answered, and only another request would bring the tile, which nobody waits for.
@@ -563,7 +569,7 @@ package struct TileFill: Sendable {
             return send(plain)
         }
         var record = use.refreshed(known, by: response, to: request, requestedAt: requestedAt, receivedAt: now).record
-        if range != nil { record.intent.metadata = record.intent.metadata.noting(stored.fileMark) }
+        if file != nil { record.intent.metadata = record.intent.metadata.noting(stored.fileMark) }
         state = .updating(record)
         return reportClock(record) + [.update(record)]
     }

@@ -6,7 +6,7 @@ import Testing
 
 /// What is asked for a part of a file, and which answers are believed: a table.
 @Suite(.timeLimit(.minutes(60)))
-struct RangeQuestionTests {
+struct FileQuestionTests {
     private static let now = HTTPDate(seconds: 1_795_000_000)
     private static let monday = "Mon, 23 Nov 2026 10:00:00 GMT"
     private static let tuesday = "Tue, 24 Nov 2026 10:00:00 GMT"
@@ -15,8 +15,8 @@ struct RangeQuestionTests {
         FileVersion(tag: tag, lastModified: modified.flatMap { HTTPDate(parsing: $0, now: now) }, length: length)
     }
 
-    private static func pinned(_ version: FileVersion) -> RangeQuestion {
-        RangeQuestion(1000..<1100, of: version, mark: "v", isRepeated: false)
+    private static func pinned(_ version: FileVersion) -> FileQuestion {
+        FileQuestion(1000..<1100, of: version, mark: "v", isRepeated: false)
     }
 
     private static func part(
@@ -29,9 +29,10 @@ struct RangeQuestionTests {
         return HTTPResponse(status: .init(code: status), headerFields: fields)
     }
 
-    private static func word(_ question: RangeQuestion, _ answer: HTTPResponse) -> String {
+    private static func word(_ question: FileQuestion, _ answer: HTTPResponse) -> String {
         switch question.verdict(on: answer, at: now) {
         case .part(let version): "part of \(version.length)"
+        case .whole: "whole"
         case .otherVersion: "another"
         case .refused: "refused"
         case .other: "other"
@@ -44,12 +45,12 @@ struct RangeQuestionTests {
         #expect(strong[.ifMatch] == "\"a\"" && strong[.ifUnmodifiedSince] == nil && strong[.ifRange] == nil)
         let weak = Self.pinned(Self.version("W/\"a\"")).fields
         #expect(weak[.ifMatch] == nil && weak[.ifUnmodifiedSince] == Self.monday)
-        let first = RangeQuestion(first: 16_384).fields
+        let first = FileQuestion(first: 16_384).fields
         #expect(first[.range] == "bytes=0-16383" && first[.ifMatch] == nil && first[.ifUnmodifiedSince] == nil)
     }
 
     @Test func aBeginningIsTakenIfItsVersionIsTold() {
-        let question = RangeQuestion(first: 16_384)
+        let question = FileQuestion(first: 16_384)
         func word(_ answer: HTTPResponse) -> String { Self.word(question, answer) }
         #expect(word(Self.part("bytes 0-16383/20000", tag: "\"a\"")) == "part of 20000")
         #expect(word(Self.part("bytes 0-499/500", modified: Self.monday)) == "part of 500")
@@ -100,5 +101,26 @@ struct RangeQuestionTests {
         #expect(Self.word(dated, Self.part(right, modified: Self.monday)) == "part of 5000")
         #expect(Self.word(dated, Self.part(right, tag: "\"a\"", modified: Self.monday)) == "another")
         #expect(Self.word(dated, Self.part(right, modified: Self.tuesday)) == "another")
+    }
+
+    @Test func aWholeFileIsAskedForWithoutARange() {
+        let object = FileQuestion(object: 100, isRepeated: false)
+        #expect(object.fields[.range] == nil && object.fields[.acceptEncoding] == "identity")
+        #expect(object.isFixed && object.mostBytes == 100)
+        for status in [200, 203] { #expect(Self.word(object, Self.part("", status: status)) == "whole") }
+        for status in [404, 410] { #expect(Self.word(object, Self.part("", status: status)) == "another") }
+        for status in [204, 206, 301, 304, 403, 412, 416, 500] {
+            #expect(Self.word(object, Self.part("", status: status)) == "other")
+        }
+        let document = FileQuestion(document: 100)
+        #expect(document.fields[.range] == nil && !document.isFixed)
+        #expect(Self.word(document, Self.part("", status: 200)) == "whole")
+        for status in [204, 206, 304, 404, 410, 412, 500] {
+            #expect(Self.word(document, Self.part("", status: status)) == "other")
+        }
+        // What a server says of a file that never changes is about its own copy.
+        let answer = Self.part("", tag: "\"a\"", modified: Self.monday, [.contentEncoding: "gzip"], status: 203)
+        #expect(object.whole(answer).headerFields.isEmpty && object.whole(answer).status == .ok)
+        #expect(document.whole(answer).headerFields[.eTag] == "\"a\"")
     }
 }

@@ -158,13 +158,13 @@ struct TileFillTests {
     /// A part of a file is asked for by its version; what is another version is nobody's fault the first time.
     @Test func aPartOfAFileIsOfOneVersion() {
         let version = FileVersion(tag: "\"v\"", lastModified: nil, length: 50)
-        func asked(_ range: RangeQuestion) -> [Event] {
-            sent.map { if case .prepared(let request, _) = $0 { .prepared(request, range: range) } else { $0 } }
+        func asked(_ file: FileQuestion) -> [Event] {
+            sent.map { if case .prepared(let request, _) = $0 { .prepared(request, file: file) } else { $0 } }
         }
         func part(_ tag: String, bytes: Int = 5) -> Event {
             answer(206, [.contentRange: "bytes 10-14/50", .eTag: tag], bytes: bytes)
         }
-        let first = asked(RangeQuestion(10..<15, of: version, mark: "m", isRepeated: false))
+        let first = asked(FileQuestion(10..<15, of: version, mark: "m", isRepeated: false))
         #expect(
             run(first + [part("\"v\""), .checked(objection: nil), .stored]).suffix(3)
                 == ["check", "store", "a is there, tile too, give slot, end: tile kept"])
@@ -172,7 +172,7 @@ struct TileFillTests {
         #expect(run(first + [answer(412)]).last == "a is there, tile too, give slot, end: unusable otherVersion")
         #expect(run(first + [part("\"v\"", bytes: 4)]).last == "a failed: none, give slot, tile?")
         #expect(run(first + [answer(404)]).last == "a failed: none, give slot, end: status 404", "no absence")
-        let again = asked(RangeQuestion(10..<15, of: version, mark: "m", isRepeated: true))
+        let again = asked(FileQuestion(10..<15, of: version, mark: "m", isRepeated: true))
         #expect(run(again + [part("\"w\"")]).last == "a failed: none, give slot, end: unusable otherVersion")
         // What is stored is of another version: no condition, and no 304 that could be about it.
         #expect(run(Self.fill(stored: "\"v\""), first)[6] == "send /1")
@@ -180,7 +180,7 @@ struct TileFillTests {
             run(Self.fill(stored: "\"v\""), first + [answer(304)]).last
                 == "a failed: none, give slot, end: unusable notModified")
         // The beginning of the file is asked about like any other resource.
-        #expect(run(Self.fill(stored: "\"v\""), asked(RangeQuestion(first: 5)))[6] == "send /1 if not \"v\"")
+        #expect(run(Self.fill(stored: "\"v\""), asked(FileQuestion(first: 5)))[6] == "send /1 if not \"v\"")
         // What is known without a request, and what cannot be had.
         let prepared: [Event] = [.begin(looksAgain: false), .question(nil, attempts: 1)]
         #expect(run(prepared + [.looked(isEnough: true)]).last == "end: found")

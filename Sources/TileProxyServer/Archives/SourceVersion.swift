@@ -18,6 +18,12 @@ struct SourceVersion: Hashable, Sendable {
         return (SetReader.fewestDigits...root.count).contains(digits.count) && root.starts(with: digits)
     }
 
+    /// Whether some bytes can be the first digits of a root.
+    static func isNamed(by digits: UnsafeRawBufferPointer) -> Bool {
+        (SetReader.fewestDigits...64).contains(digits.count)
+            && digits.allSatisfy { (48...57).contains($0) || (97...102).contains($0) }
+    }
+
     /// All versions that a set has, the latest first.
     static func all(of document: SetDocument) -> [SourceVersion] {
         [SourceVersion(root: document.root, replaced: nil)]

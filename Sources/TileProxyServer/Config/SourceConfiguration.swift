@@ -105,7 +105,7 @@ package struct SourceConfiguration: Hashable, Sendable {
     }
 
     /// The zooms that the source has, where nobody says which.
-    var ownZooms: ClosedRange<Int> { zooms ?? (isRemoteArchive ? 0...28 : 0...22) }
+    var ownZooms: ClosedRange<Int> { zooms ?? (remoteFormat != nil ? 0...28 : 0...22) }
 
     /// The zooms that are served, those that ``overzoom`` adds included.
     package var servedZooms: ClosedRange<Int> { ownZooms.lowerBound...min(28, ownZooms.upperBound + overzoom) }
@@ -124,7 +124,7 @@ package struct SourceConfiguration: Hashable, Sendable {
     var servedKind: TileKind {
         if let kind { return kind }
         // An archive says it itself, once it is open.
-        if format == nil, isRemoteArchive { return .any }
+        if format == nil, remoteFormat != nil { return .any }
         switch format ?? ServedSource.format(of: template) {
         case "pbf", "mvt": return .vector
         case "json", "geojson": return .json
@@ -190,7 +190,7 @@ package struct SourceConfiguration: Hashable, Sendable {
     ///
     /// - Throws: What the closure makes of a message.
     func source(or fail: (String) -> ConfigError) throws(ConfigError) -> TileSource {
-        let isArchive = isRemoteArchive
+        let isArchive = remoteFormat != nil
         if isArchive { try checkRemoteArchive(or: fail) } else { try checkIsNoArchive(or: fail) }
         var source: TileSource
         do {

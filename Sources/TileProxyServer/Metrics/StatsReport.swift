@@ -193,7 +193,7 @@ extension StatsReport.Source {
         exclusiveBytes = stored?.exclusiveBytes ?? 0
         sharedBytes = stored?.sharedBytes ?? 0
         capacity = configuration.capacity
-        let versions = source.versions.compactMap(\.version)
+        let versions = source.knownVersions
         self.versions =
             versions.isEmpty
             ? nil

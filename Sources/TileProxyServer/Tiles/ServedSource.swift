@@ -27,8 +27,8 @@ package final class ServedSource: Sendable {
     let use: CacheUse
     /// As the fleet knows it; `nil` if nothing of it is shared.
     let shared: SharedSource?
-    /// Its archive, if that is at a server.
-    let archive: RemoteArchive?
+    /// Its archive or set, if that is at a server.
+    let remote: (any RemoteTiles)?
     /// The servers that stand for the template's.
     let mirrors: [OriginHost]
     /// The name under which failures of all its hosts are noted, if it has mirrors.
@@ -109,13 +109,13 @@ package final class ServedSource: Sendable {
         self.tiles = tiles
         use = tiles.use(.shared, name: "tileproxy")
         shared = configuration.sharedSource
-        archive = configuration.isRemoteArchive ? RemoteArchive(given) : nil
+        remote = given.remoteTiles
         mirrors = configuration.mirrors.compactMap { OriginHost($0) }
         hostGroup = configuration.mirrors.isEmpty ? nil : "the hosts of \(configuration.name) (\(generation))"
         usesScale = tiles.template.usesScale
         zooms = tiles.servedZooms
         nameBytes = Array(configuration.name.description.utf8)
-        let format = configuration.format ?? Self.format(of: configuration.template)
+        let format = configuration.format ?? (remote == nil ? Self.format(of: configuration.template) : nil)
         formats = format.map { Self.spellings(of: $0).map { Array($0.utf8) } } ?? []
         kind = configuration.servedKind
         isLocal = configuration.isLocal
@@ -133,13 +133,18 @@ package final class ServedSource: Sendable {
     /// Its name.
     package var name: SourceName { configuration.name }
 
-    /// Its name in routes: with the version, if it is bound to one.
-    var routeName: String { version.map { "\(name)@\($0.identifier)" } ?? name.description }
+    /// The versions that can be asked for, the latest first.
+    var knownVersions: [SourceVersion] { remote?.versions ?? versions.compactMap(\.version) }
 
     /// The version whose root begins with some digits; `nil` if none does, or several do.
-    fileprivate func version(_ digits: UnsafeRawBufferPointer) -> ServedSource? {
+    fileprivate func version(_ digits: UnsafeRawBufferPointer) -> NamedSource? {
+        if remote is RemoteSet {
+            // Which versions there are, is asked when a tile of one is.
+            guard SourceVersion.isNamed(by: digits) else { return nil }
+            return NamedSource(source: self, version: String(decoding: digits, as: UTF8.self))
+        }
         let found = versions.filter { $0.version?.begins(with: digits) ?? false }
-        return found.count == 1 ? found[0] : nil
+        return found.count == 1 ? NamedSource(source: found[0], version: nil) : nil
     }
 
     /// The same, opened anew.
@@ -277,12 +282,12 @@ package struct SourceTable: Sendable {
 
     /// The source with a name, or a version of one by `NAME@ID`.
     @inline(__always)
-    func source(named bytes: UnsafeRawBufferPointer) -> ServedSource? {
-        for source in sources where source.isNamed(bytes) { return source }
+    func source(named bytes: UnsafeRawBufferPointer) -> NamedSource? {
+        for source in sources where source.isNamed(bytes) { return NamedSource(source: source, version: nil) }
         return version(named: bytes)
     }
 
-    private func version(named bytes: UnsafeRawBufferPointer) -> ServedSource? {
+    private func version(named bytes: UnsafeRawBufferPointer) -> NamedSource? {
         guard let mark = bytes.firstIndex(of: 64) else { return nil }
         let name = bytes.part(0, mark)
         for source in sources where source.isNamed(name) { return source.version(bytes.part(mark + 1, bytes.count)) }
@@ -291,4 +296,11 @@ package struct SourceTable: Sendable {
 
     /// The source with a name.
     func source(named name: String) -> ServedSource? { sources.first { $0.name.description == name } }
+}
+
+/// A source as a route names it.
+struct NamedSource {
+    let source: ServedSource
+    /// The first digits of the version's root, if it is one of a set at a server.
+    let version: String?
 }

@@ -9,7 +9,7 @@ extension SourceConfiguration {
     /// said, is given to others only if the operator says so. Tiles of an archive at a server hang on its version, which a bucket does not
     /// know.
     var sharedSource: SharedSource? {
-        guard !isLocal, !isRemoteArchive, isShared != false else { return nil }
+        guard !isLocal, remoteFormat == nil, isShared != false else { return nil }
         let isPrivate = headers.contains { !Self.harmless.contains($0.name.canonicalName) }
         let isProlonged = lifetimes.overridesServer || lifetimes.minimum != nil
         guard isShared == true || !(isPrivate || isProlonged) else { return nil }

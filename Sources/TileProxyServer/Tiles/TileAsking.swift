@@ -31,8 +31,8 @@ final class TileAsking: @unchecked Sendable {
     private let subject: TileSubject
     private let looksAgain: Bool
     private var fill: TileFill
-    /// Which bytes of a file the request is for, if it is for a part.
-    private var range: RangeQuestion?
+    /// What of which file the request is for, if it is for no tile's own URL.
+    private var question: FileQuestion?
     private var slot: OriginSlots.Slot?
     /// Where it stands in line for a slot.
     private var place: (origin: String, number: UInt64)?
@@ -91,14 +91,15 @@ final class TileAsking: @unchecked Sendable {
         fill = TileFill(
             // What is asked for whatever is stored is asked without conditions: a server that has replaced the file under its old tag
             // would say that nothing has changed.
-            subject.use(source.use), stored: reloads ? nil : stored?.entry.metadata, isAbsence: isAbsence, isKept: true,
+            subject.use(source.use), stored: reloads ? nil : subject.asked(stored?.entry.metadata),
+            isAbsence: isAbsence, isKept: true,
             harmless: .harmless,
             group: source.hostGroup, asksShared: tiles.service.shared != nil && source.shared != nil)
     }
 
     private var service: TileService { tiles.service }
     /// By what it is left alone: a tile of an archive that changes all the time is, whatever the version.
-    private var question: Int { source.flight(key).hashValue }
+    private var number: Int { source.flight(key).hashValue }
 
     /// Begins.
     func start() {
@@ -174,7 +175,7 @@ final class TileAsking: @unchecked Sendable {
             guard mayStore() else { return take(.stored) }
             carryOut(.put(isAbsence ? .none : shared?.body.map { .hashed($0) } ?? .none, metadata))
         case .askQuestion:
-            let wait = service.health.wait(for: question)
+            let wait = service.health.wait(for: number)
             take(.question(wait, attempts: source.tiles.attempts))
         case .prepare:
             attempt = nil
@@ -202,17 +203,17 @@ final class TileAsking: @unchecked Sendable {
         case .store(let record, let isAbsence):
             guard mayStore() else { return take(.stored) }
             let body: PutBody = isAbsence ? .none : hashed.map { .hashed($0) } ?? .memory(answer.body)
-            carryOut(.put(body, asAsked(record).intent.metadata))
+            carryOut(.put(body, asAsked(subject.stored(record)).intent.metadata))
         case .update(let record):
             guard let stored, mayStore() else { return take(.stored) }
-            carryOut(.update(stored, asAsked(record), isHeld: isHeld))
+            carryOut(.update(stored, asAsked(subject.stored(record)), isHeld: isHeld))
         case .forgetHeld: service.held.remove(key)
         case .drop:
             guard let stored, mayStore() else { return take(.stored) }
             carryOut(.drop(stored, isHeld: isHeld))
         case .judge(let host, let judgement, let isSettled, let probe):
             let isOfTile = isSettled || judgement != .answered
-            service.health.judge(host, isOfTile ? question : nil, judgement, sentAt: sentAt, probe: probe)
+            service.health.judge(host, isOfTile ? number : nil, judgement, sentAt: sentAt, probe: probe)
         case .pause(let pause): wait(pause)
         case .end(let end): self.end(end)
         }
@@ -223,17 +224,17 @@ final class TileAsking: @unchecked Sendable {
         case .tile:
             guard let tile = key.tile else { return take(.hookFailed) }
             prepared(tiles.request(for: tile, of: source))
-        case .part(let part): prepared(tiles.fileRequest(of: source), part.question)
+        case .part(let part): prepared(tiles.fileRequest(of: source, part.path), part.question)
         case .archived(let archive, let version, let isRepeated):
             guard let tile = key.tile else { return take(.hookFailed) }
             find(tile, archive, version, isRepeated: isRepeated)
         }
     }
 
-    private func prepared(_ request: HTTPRequest, _ range: RangeQuestion? = nil) {
+    private func prepared(_ request: HTTPRequest, _ question: FileQuestion? = nil) {
         ownHost = OriginHost(request).name
-        self.range = range
-        take(.prepared(request, range: range))
+        self.question = question
+        take(.prepared(request, file: question))
     }
 
     /// Walks down an archive's directories to a tile.
@@ -247,14 +248,14 @@ final class TileAsking: @unchecked Sendable {
         switch version.place(of: tile) {
         case .damaged(let why): refuse(why)
         case .absent:
-            found = Candidate(absenceOf: key, in: version, at: tiles.time.now)
+            found = Candidate(absenceOf: key, mark: version.id, at: tiles.time.now)
             take(.looked(isEnough: true))
         case .tile(let bytes) where bytes.count > source.tiles.bodyLimit:
             let limit = source.tiles.bodyLimit
             refuse("a tile of \(bytes.count) bytes, which is more than the \(limit) that the source allows")
         case .tile(let bytes):
-            let range = RangeQuestion(bytes, of: version.file, mark: version.id, isRepeated: isRepeated)
-            prepared(tiles.fileRequest(of: source), range)
+            let question = FileQuestion(bytes, of: version.file, mark: version.id, isRepeated: isRepeated)
+            prepared(tiles.fileRequest(of: source), question)
         // So large that they put each other out of memory.
         case .leaf where learned == Self.mostDirectories: refuse("directories that are too large together")
         case .leaf(let leaf):
@@ -453,13 +454,13 @@ final class TileAsking: @unchecked Sendable {
         sentAt = now
         let outgoing: TileQuestion
         do throws(TransportError) {
-            let (range, received) = (range, tiles.time.now)
+            let (question, received) = (question, tiles.time.now)
             outgoing = try TileQuestion(
-                request, bodyLimit: range?.bytes.count ?? source.tiles.bodyLimit, timeout: timeout,
+                request, bodyLimit: question?.mostBytes ?? source.tiles.bodyLimit, timeout: timeout,
                 // The source's own hosts may lie in a private network, on whatever port.
                 isRedirected: first.map { !isOwn(OriginHost(request), $0) } ?? false,
-                wantsBody: range.map { range in
-                    { @Sendable head in range.wantsBody(of: head, at: received) }
+                wantsBody: question.map { question in
+                    { @Sendable head in question.wantsBody(of: head, at: received) }
                 })
         } catch { return received(.failure(error)) }
         // A request that is not sent at all is answered before `send` returns.
@@ -482,8 +483,8 @@ final class TileAsking: @unchecked Sendable {
         let took = service.clock.ticks() &- sentAt
         switch result {
         case .success(var response):
-            // Of a part no coding is believed, and none is forgiven.
-            if range == nil { response.dropFalseCoding() }
+            // Of a file no coding is believed, and none is forgiven.
+            if question == nil { response.dropFalseCoding() }
             answer = response
             let status = response.head.status.code
             let saved = status == 304 ? stored?.entry.size ?? 0 : 0

@@ -40,9 +40,16 @@ final class TileLoop {
             isCurrent ? fields[source.index] : source.tiles.requestFields(userAgent: service.userAgent))
     }
 
-    /// The request for the file of a source that has all its tiles in one.
-    func fileRequest(of source: ServedSource) -> HTTPRequest {
-        request(for: TileAddress(unchecked: 0, 0, 0, 1, nil), of: source)
+    /// The request for the file that a source names.
+    ///
+    /// - Parameter path: Another file's path from the folder of that one; the query stays.
+    func fileRequest(of source: ServedSource, _ path: String? = nil) -> HTTPRequest {
+        var request = request(for: TileAddress(unchecked: 0, 0, 0, 1, nil), of: source)
+        guard let path, let own = request.path else { return request }
+        let (folder, query) = (own.prefix { $0 != "?" }, own.drop { $0 != "?" })
+        let slash = folder.lastIndex(of: "/").map { folder[...$0] } ?? "/"
+        request.path = slash + path + query
+        return request
     }
 
     /// Whether a source is still configured as it was when a tile of it was asked for.
@@ -119,15 +126,16 @@ final class TileLoop {
     /// A question for a tile that is to be begun.
     ///
     /// - Parameters:
+    ///   - version: The version of a set at a server; `nil` for the latest one, and for all other sources.
     ///   - onlyIfCached: Whether the server is not to be asked.
     ///   - finish: Called once, on the loop, unless it is left before.
     func question(
-        _ source: ServedSource, _ key: TileKey, onlyIfCached: Bool,
+        _ source: ServedSource, _ key: TileKey, version: String? = nil, onlyIfCached: Bool,
         _ finish: @escaping (TileExchange.Outcome) -> Void
     ) -> any TileAnswering {
-        guard let archive = source.archive else {
+        guard let remote = source.remote else {
             return TileExchange(self, source, key, onlyIfCached: onlyIfCached, finish)
         }
-        return ArchiveExchange(self, source, archive, key, onlyIfCached: onlyIfCached, finish)
+        return remote.question(key, version: version, of: source, on: self, onlyIfCached: onlyIfCached, finish)
     }
 }

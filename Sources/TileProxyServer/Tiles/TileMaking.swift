@@ -24,6 +24,8 @@ struct TileMaking: Sendable {
     let tiles: NIOLoopBound<TileLoop>
     let service: TileService
     let source: ServedSource
+    /// The version of a set at a server, if it is not to be the latest one.
+    let version: String?
     let key: TileKey
     let request: TileRequest
 
@@ -37,8 +39,8 @@ struct TileMaking: Sendable {
     /// How long clients keep a tile that this machine has, before they ask whether it has changed; at least.
     static let localLifetime: Int64 = 60
     /// How long they keep one of a version of a set, which never changes; a year, as is usual.
-    private static let immutableLifetime: Int64 = 31_536_000
-    private static let immutable = [ResponseFields.Header(name: "cache-control", value: "immutable")]
+    static let immutableLifetime: Int64 = 31_536_000
+    static let immutable = [ResponseFields.Header(name: "cache-control", value: "immutable")]
 
     private func local(_ now: HTTPDate) async -> Made {
         do {
@@ -150,7 +152,7 @@ struct TileMaking: Sendable {
         let (loop, tiles) = (tiles.eventLoop, tiles)
         let outcome = try await race.outcome {
             loop.execute {
-                let asking = tiles.value.question(source, key, onlyIfCached: request.onlyIfCached) {
+                let asking = tiles.value.question(source, key, version: version, onlyIfCached: request.onlyIfCached) {
                     race.end(.success($0))
                 }
                 race.whenOver { loop.execute { asking.leave() } }

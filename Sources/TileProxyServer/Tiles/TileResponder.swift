@@ -62,6 +62,8 @@ package final class TileResponder {
     private struct Found {
         var source: ServedSource
         var path: TilePath
+        /// The version of a set at a server, if it is not to be the latest one.
+        var version: String?
         /// The scale that is in its key.
         var scale: Int { source.usesScale ? path.scale : 1 }
         /// Where ``TileResponder/keys`` has a key of this source and scale.
@@ -70,7 +72,7 @@ package final class TileResponder {
 
     private enum Lookup {
         case tile(Found)
-        case description(ServedSource)
+        case description(NamedSource)
         /// The source, if there is one, and why not.
         case refused(ServedSource?, String)
     }
@@ -80,20 +82,21 @@ package final class TileResponder {
         switch TileTarget(path) {
         case .nothing: return .refused(nil, "Tiles are at /tiles/NAME/{z}/{x}/{y}.")
         case .description(let name):
-            guard let source = table.source(named: path.part(name.lowerBound, name.upperBound)) else {
+            guard let named = table.source(named: path.part(name.lowerBound, name.upperBound)) else {
                 return .refused(nil, "There is no such source.")
             }
-            return .description(source)
+            return .description(named)
         case .tile(let tile):
             let name = path.part(tile.source.lowerBound, tile.source.upperBound)
-            guard let source = table.source(named: name) else { return .refused(nil, "There is no such source.") }
+            guard let named = table.source(named: name) else { return .refused(nil, "There is no such source.") }
+            let source = named.source
             guard source.covers(z: tile.z, x: tile.x, y: tile.y) else {
                 return .refused(source, "The source has no tiles there.")
             }
             if let format = tile.format, !source.takes(format: path.part(format.lowerBound, format.upperBound)) {
                 return .refused(source, "The source has no tiles of this format.")
             }
-            return .tile(Found(source: source, path: tile))
+            return .tile(Found(source: source, path: tile, version: named.version))
         }
     }
 
@@ -128,7 +131,7 @@ package final class TileResponder {
         let source: ServedSource?
         switch lookup {
         case .tile(let found): source = found.source
-        case .description(let described): source = described
+        case .description(let described): source = described.source
         case .refused(let refused, _): source = refused
         }
         switch head.method {
@@ -147,7 +150,7 @@ package final class TileResponder {
             // It may be there after the next change of the configuration.
             send(TileReply(404, why, allowedOrigin: origin, cacheStatus: nil, keepFor: 60), nil, .none, exchange)
             if let source { stripes[source.index].add(.none, status: 404, bytes: 0) }
-        case .description(let source): describe(source, exchange)
+        case .description(let named): describe(named, exchange)
         case .tile(let found): tile(found, TileRequest(head), exchange)
         }
     }
@@ -164,28 +167,39 @@ package final class TileResponder {
         exchange.reply(HTTPResponse(status: .noContent, headerFields: fields))
     }
 
-    private func describe(_ source: ServedSource, _ exchange: Exchange) {
-        guard let archive = source.archive else {
-            return describe(source, source.configuration, source.description, exchange)
+    private func describe(_ named: NamedSource, _ exchange: Exchange) {
+        let source = named.source
+        guard let remote = source.remote else {
+            return describe(source, source.configuration, source.description, source.version, exchange)
         }
         let (me, asked) = (NIOLoopBound(self, eventLoop: loop), NIOLoopBound(exchange, eventLoop: loop))
-        archive.describe(source, on: tiles) { said in
+        remote.describe(version: named.version, of: source, on: tiles) { said in
             // Who has left is told nothing.
             guard asked.value.isOpen else { return }
+            switch said {
+            case .said(let configuration, let map, let version):
+                me.value.describe(source, configuration, map, version, asked.value)
             // Without its server there is what the operator says.
-            let (configuration, map) = (said?.configuration ?? source.configuration, said?.map ?? source.description)
-            me.value.describe(source, configuration, map, asked.value)
+            case .unknown:
+                me.value.describe(source, source.configuration, source.description, nil, asked.value)
+            case .noVersion:
+                let reply = TileReply(
+                    404, "The set has no such version.", allowedOrigin: source.allowedOrigin, cacheStatus: nil,
+                    keepFor: 60)
+                me.value.send(reply, source, .none, asked.value)
+            }
         }
     }
 
     private func describe(
-        _ source: ServedSource, _ configuration: SourceConfiguration, _ map: MapDescription, _ exchange: Exchange
+        _ source: ServedSource, _ configuration: SourceConfiguration, _ map: MapDescription,
+        _ version: SourceVersion?, _ exchange: Exchange
     ) {
         let head = exchange.head
         let base = table.publicURL ?? head.host.map { "\(head.scheme)://\($0)" } ?? ""
         let json = TileJSON(
             configuration, format: source.formats.first ?? map.format.map { Array($0.utf8) }, base: base,
-            routeName: source.routeName, map
+            routeName: version.map { "\(source.name)@\($0.identifier)" }, map
         ).text
         var fields: HTTPFields = [.contentType: "application/json", .cacheControl: "public, max-age=60"]
         fields[.accessControlAllowOrigin] = source.allowedOrigin
@@ -203,11 +217,12 @@ package final class TileResponder {
             return
         }
         // Files and archives of this machine are never stored, and what is made from others is looked up by its ancestor.
-        guard !source.isLocal else { return make(key, source, request, exchange) }
+        guard !source.isLocal else { return make(key, nil, source, request, exchange) }
         // How fresh a tile of an archive at a server is, its own entry does not say.
-        if source.archive == nil { keys[found.place] = store.known(key) }
-        guard !source.overzooms(found.path.z) else { return make(key, source, request, exchange) }
-        let asking = tiles.question(source, key, onlyIfCached: request.onlyIfCached) { [weak self] outcome in
+        if source.remote == nil { keys[found.place] = store.known(key) }
+        guard !source.overzooms(found.path.z) else { return make(key, found.version, source, request, exchange) }
+        let asking = tiles.question(source, key, version: found.version, onlyIfCached: request.onlyIfCached) {
+            [weak self] outcome in
             exchange.whenGone = nil
             self?.reply(outcome, source, request, exchange)
         }
@@ -291,10 +306,13 @@ package final class TileResponder {
     private static func boundary() -> String { String(UInt64.random(in: 0...UInt64.max), radix: 36) }
 
     /// Answers with a tile of this machine, or with one that is made from another.
-    private func make(_ key: TileKey, _ source: ServedSource, _ request: TileRequest, _ exchange: Exchange) {
+    private func make(
+        _ key: TileKey, _ version: String?, _ source: ServedSource, _ request: TileRequest, _ exchange: Exchange
+    ) {
         let (me, bound, loop) = (NIOLoopBound(self, eventLoop: loop), NIOLoopBound(tiles, eventLoop: loop), loop)
         let now = time.now
-        let making = TileMaking(tiles: bound, service: service, source: source, key: key, request: request)
+        let making = TileMaking(
+            tiles: bound, service: service, source: source, version: version, key: key, request: request)
         let task = Task {
             let made = await making.run(now)
             loop.execute {

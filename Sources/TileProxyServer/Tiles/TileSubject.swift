@@ -12,7 +12,7 @@ import Foundation
 enum TileSubject: Sendable {
     /// A tile with a URL of its own.
     case tile
-    /// A part of an archive at a server: its beginning, a directory, its metadata.
+    /// A part of an archive at a server (its beginning, a directory, its metadata), or a file of a published set.
     case part(ArchivePart)
     /// A tile of one version of an archive at a server.
     ///
@@ -26,22 +26,39 @@ enum TileSubject: Sendable {
     ///
     /// What is of the very version that is asked for never changes, whatever its own answer said of its lifetime. A tile of another
     /// version is stale.
-    func judged(_ candidate: Candidate, at now: HTTPDate) -> Candidate {
+    func judged(_ lookup: Lookup, at now: HTTPDate) -> Lookup {
+        guard case .found(let candidate) = lookup else { return lookup }
         switch self {
-        case .tile: return candidate
-        case .part(let part):
-            guard part.question.version != nil else { return candidate }
-            let isOfVersion = candidate.entry.metadata.fileMark == part.question.mark && candidate.length == part.length
-            return isOfVersion ? candidate.lasting(at: now) : candidate.expired(at: Timestamp(seconds: now.seconds))
+        case .tile: return lookup
+        case .part(let part): return part.judged(candidate, at: now).map { .found($0) } ?? .miss
         case .archived(_, let version, _):
-            return candidate.entry.metadata.fileMark == version.id
-                ? candidate.lasting(at: now) : candidate.replaced(at: now)
+            let isOfVersion = candidate.entry.metadata.fileMark == version.id
+            return .found(isOfVersion ? candidate.lasting(at: now) : candidate.replaced(at: now))
         }
     }
 
-    /// The same of a look-up.
-    func judged(_ lookup: Lookup, at now: HTTPDate) -> Lookup {
-        if case .found(let candidate) = lookup { .found(judged(candidate, at: now)) } else { lookup }
+    /// What is to be stored.
+    ///
+    /// Of a document the answer that was received last counts, whatever its server's clock said: one that was not stored because of an
+    /// earlier `Date` would be asked for with every tile, and the former one would come back.
+    func stored(_ record: AnswerRecord) -> AnswerRecord {
+        guard case .part(let part) = self, case .document = part.question.extent else { return record }
+        var record = record
+        record.intent.metadata.date = nil
+        return record
+    }
+
+    /// What is stored, as far as a server can be asked whether it still holds.
+    ///
+    /// Not a document that was changed less than two seconds before it was sent: another change in them leaves the date as it is
+    /// (RFC 9110 §8.8.2.2), and the tags that many servers make of date and length.
+    func asked(_ stored: TileMetadata?) -> TileMetadata? {
+        guard case .part(let part) = self, case .document = part.question.extent, var stored,
+            let changed = stored.lastModified
+        else { return stored }
+        let sent = stored.date ?? stored.storedAt
+        if sent.seconds &- changed.seconds < 2 { (stored.etag, stored.lastModified) = (nil, nil) }
+        return stored
     }
 
     /// The use of the engine, with room for what is asked for.
@@ -53,15 +70,34 @@ enum TileSubject: Sendable {
     }
 }
 
-/// A part of an archive at a server that has an entry of its own.
+/// A part of an archive, or a file of a set, at a server; it has an entry of its own.
 struct ArchivePart: Sendable {
     let key: TileKey
-    let question: RangeQuestion
+    let question: FileQuestion
+    /// Where the file is, from the place of the one that the source names; `nil` for that one.
+    var path: String?
+    /// For how many seconds it counts as fresh, whatever its server says; `nil` for as long as that says.
+    var lifetime: Int64?
+    /// The name of its bytes, if that is known beforehand.
+    var blob: BlobDigest?
     /// What is wrong with its bytes, given how many bytes the file has; it may take its time.
     let objection: @Sendable (Data, _ fileLength: Int64) -> String?
 
     /// How many bytes it has at most.
-    var length: Int { question.bytes.count }
+    var length: Int { question.mostBytes }
+
+    /// What is stored, as it counts; `nil` if it is something else.
+    fileprivate func judged(_ candidate: Candidate, at now: HTTPDate) -> Candidate? {
+        switch question.extent {
+        case .beginning, .document: return lifetime.map { candidate.checked(at: now, every: $0) } ?? candidate
+        case .object:
+            if let blob, candidate.entry.blob != blob { return nil }
+            return candidate.lasting(at: now)
+        case .bytes:
+            let isOfVersion = candidate.entry.metadata.fileMark == question.mark && candidate.length == length
+            return isOfVersion ? candidate.lasting(at: now) : candidate.expired(at: Timestamp(seconds: now.seconds))
+        }
+    }
 }
 
 extension Candidate {
@@ -88,13 +124,30 @@ extension Candidate {
         return stale.with(metadata)
     }
 
+    /// The same, fresh for so many seconds after it was checked, whatever its server says of that.
+    ///
+    /// What is answered by means of it is made here, and is not the server's response.
+    fileprivate func checked(at now: HTTPDate, every seconds: Int64) -> Candidate {
+        var metadata = entry.metadata
+        let (stored, last) = (metadata.response, metadata.storedAt.adding(seconds: seconds))
+        let isFresh = metadata.storedAt.seconds <= now.seconds && now.seconds < last.seconds
+        metadata.expires = isFresh ? last : min(metadata.expires, last, Timestamp(seconds: now.seconds))
+        metadata.response = ResponseFields(
+            status: stored.status, mediaType: stored.mediaType, contentEncoding: stored.contentEncoding,
+            staleIfError: stored.staleIfError, mustRevalidate: stored.mustRevalidate,
+            noCache: stored.noCache && !isFresh, headers: stored.headers)
+        return with(metadata)
+    }
+
     /// That an archive has no such tile, by its directories.
-    convenience init(absenceOf key: TileKey, in version: ArchiveVersion, at now: HTTPDate) {
+    ///
+    /// - Parameter mark: What tells its version, if entries note that.
+    convenience init(absenceOf key: TileKey, mark: String?, at now: HTTPDate) {
         let received = Timestamp(seconds: now.seconds)
         let metadata = TileMetadata(
             response: ResponseFields(status: 404), storedAt: received,
             expires: received.adding(seconds: Self.whileLasting))
-        self.init(key: key, metadata.noting(version.id), .none, nil)
+        self.init(key: key, metadata.noting(mark), .none, nil)
     }
 
     /// For as long as it is looked at: what is answered is as fresh as the version.

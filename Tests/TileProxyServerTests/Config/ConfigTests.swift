@@ -124,7 +124,12 @@ struct ConfigTests {
         WrongConfig(
             "sources:\n  o:\n    template: https://h/w.pmtiles\n    mirrors: [https://i]",
             "neither mirrors nor subdomains"),
-        WrongConfig("sources:\n  o:\n    template: https://h/set.json", "in a folder of this machine"),
+        WrongConfig("sources:\n  o:\n    template: https://h/set.json@1a2b3c4d", "by its set.json alone"),
+        WrongConfig("sources:\n  o:\n    template: https://h/SET.JSON", "by its set.json alone"),
+        WrongConfig("sources:\n  o:\n    template: ftp://h/set.json", "the scheme must be http, https or file"),
+        WrongConfig("sources:\n  o:\n    template: https://h/set.json\n    watch: true", "'watch' is for"),
+        WrongConfig("sources:\n  o:\n    template: https://h/set.json\n    overzoom: 2", "needs its zooms"),
+        WrongConfig("sources:\n  o:\n    template: https://h/set.json\n    shared: true", "'shared' is not for"),
         WrongConfig("sources:\n  o:\n    template: https://h/{z}/{x}/{y}\n    watch: true", "'watch' is for"),
         WrongConfig("sources:\n  o:\n    template: w/{z}/{x}/{y}.png\n    watch: true", "'watch' is for"),
         WrongConfig("sources:\n  o:\n    template: w.mbtiles\n    capacity: 1GB", "take no room in the cache"),

@@ -12,51 +12,6 @@ import TileStoreTesting
 /// Published sets and watched archives as sources of the proxy, asked over a socket.
 @Suite("Sets and watched files as sources", .timeLimit(.minutes(60)))
 struct SetRouteTests {
-    /// A cache that is published into a folder, and the model of what it has.
-    private final class Publisher {
-        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("sets-\(UUID())").path
-        private let store: TileStore
-        private var time: Int64 = 1_700_000_000
-        /// What each version has, the latest last; by x of zoom 2, row 1.
-        private(set) var versions: [(root: String, tiles: [Int: String])] = []
-
-        init() throws {
-            try FileManager.default.createDirectory(atPath: folder + "/set", withIntermediateDirectories: true)
-            store = try TileStore(at: folder + "/cache")
-        }
-
-        deinit {
-            do { try FileManager.default.removeItem(atPath: folder) } catch {
-                print("left behind: \(folder): \(error)")
-            }
-        }
-
-        var path: String { folder + "/set/set.json" }
-
-        func publish(_ tiles: [Int: String]) throws {
-            time += 10
-            for x in 0..<4 {
-                let key = try TileKey(source: "s", z: 2, x: x, y: 1)
-                guard let text = tiles[x] else {
-                    _ = try store.remove([key])
-                    continue
-                }
-                let now = Timestamp(seconds: time)
-                try store.put(
-                    TileLab.png(text), for: key,
-                    metadata: TileMetadata(
-                        response: ResponseFields(mediaType: "image/png"), storedAt: now, expires: now))
-            }
-            let source = try SourceName("s")
-            var publisher = SetPublisher(
-                CacheTiles(store, folder: "", source: source), source: source, now: Timestamp(seconds: time))
-            publisher.copier = nil
-            let report = try publisher.publish(into: DiskFileSystem(location: folder + "/set"))
-            versions.removeAll { $0.root == "\(report.root!)" }
-            versions.append(("\(report.root!)", tiles))
-        }
-    }
-
     /// Looks at the files once, and takes over what has changed.
     private func look(_ watch: WatchInLab, _ lab: TileLab) async throws {
         watch.watch.look()
@@ -95,7 +50,7 @@ struct SetRouteTests {
     }
 
     @Test func tilesComeFromTheSetAndItsVersionsNeverChange() async throws {
-        let publisher = try Publisher()
+        let publisher = try PublisherInLab()
         try publisher.publish([0: "sea", 1: "sea", 2: "land"])
         try await TileLab.with("s=" + publisher.path) { lab in
             let watch = WatchInLab(lab)
@@ -142,7 +97,7 @@ struct SetRouteTests {
     @Test(arguments: Seeds.list(4))
     func whateverIsRenewedNoVersionIsMixedWithAnother(seed: UInt64) async throws {
         var random = SplitMix64(seed: seed)
-        let publisher = try Publisher()
+        let publisher = try PublisherInLab()
         func tiles() -> [Int: String] {
             var tiles: [Int: String] = [Int.random(in: 0..<4, using: &random): "a\(random.below(3))"]
             for x in 0..<4 where random.oneIn(2) { tiles[x] = "a\(random.below(3))" }
@@ -177,7 +132,7 @@ struct SetRouteTests {
     }
 
     @Test func anObjectThatIsLostOrDamagedIsAnErrorUntilItIsBack() async throws {
-        let publisher = try Publisher()
+        let publisher = try PublisherInLab()
         try publisher.publish([0: "sea", 2: "land"])
         try await TileLab.with("s=" + publisher.path) { lab in
             let digest = TileLab.png("sea").withUnsafeBytes { BlobDigest(hashing: $0) }
@@ -201,7 +156,7 @@ struct SetRouteTests {
 
     /// A link that leads to one set and then to another one.
     @Test func aSetBehindALinkIsTakenUpWhenTheLinkIsChanged() async throws {
-        let (first, second) = (try Publisher(), try Publisher())
+        let (first, second) = (try PublisherInLab(), try PublisherInLab())
         try first.publish([0: "sea"])
         try second.publish([0: "land", 1: "ice"])
         let link = first.folder + "/now"
@@ -217,7 +172,7 @@ struct SetRouteTests {
 
     @Test(arguments: ["w.pmtiles", "w.mbtiles"], [true, false])
     func anArchiveThatIsReplacedIsReadAnewIfItIsWatched(name: String, isWatched: Bool) async throws {
-        let publisher = try Publisher()
+        let publisher = try PublisherInLab()
         func archive(_ tiles: [Int: String]) throws {
             try publisher.publish(tiles)
             let store = try TileStore(at: publisher.folder + "/cache")
