@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Drives the proxy's page in Chromium over its debugging pipe: no driver and no packages needed.
 
-    TILEPROXY_URL=http://127.0.0.1:8080 check-page.py /usr/bin/chromium [network|shared]
+    TILEPROXY_URL=http://127.0.0.1:8080 check-page.py /usr/bin/chromium [network|shared|vectors]
 
 With `network` the page takes Leaflet from its public place, which is played here: with the files in LEAFLET_DIST, if that is
-set; with wrong ones, which the browser must refuse; and with none, as without a way to the internet. With `shared` the proxy shares a bucket, whose server is frozen for a while (TILE_TEST_S3_PID).
+set; with wrong ones, which the browser must refuse; and with none, as without a way to the internet. With `vectors` only vector tiles are looked at. With `shared` the proxy shares a bucket, whose server is frozen for a while (TILE_TEST_S3_PID).
 """
 import json
 import os
@@ -16,6 +16,7 @@ import time
 import urllib.request
 
 from page_browser import Browser
+from page_vectors import check_vectors
 
 URL = os.environ["TILEPROXY_URL"]
 
@@ -230,10 +231,16 @@ def main():
         shared(browser, check, finish)
         return end(browser, profile, failures)
 
+    folder, archive = os.environ.get("TILE_TEST_DATA"), os.environ.get("ARCHIVE")
+    check_vectors(browser, check, finish, URL, folder, bool(archive))
+    if sys.argv[2:] == ["vectors"]:
+        return end(browser, profile, failures)
+
     # A desk, light.
     browser.open(URL + "/", 1360, 860)
     browser.until("tiles of the first source", f"{PICTURES_SHOWN} >= 8")
-    check("four sources to choose from", browser.run("document.querySelectorAll('#switch button').length") == 4)
+    wanted = 6 if archive else 5
+    check(f"{wanted} sources to choose from", browser.run("document.querySelectorAll('#switch button').length") == wanted)
     check("the first one is chosen", browser.run(
         "document.querySelector('#switch [aria-checked=true]').dataset.source") == "world")
     browser.until("figures", "document.getElementById('requests').textContent !== '–'")

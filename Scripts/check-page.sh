@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Opens the page in a real browser without a window: switches layers, zooms, shades tiles by state, with mouse and
+# Opens the page in a real browser without a window: vector tiles good and bad, switches layers, zooms, shades tiles by state, with mouse and
 # keyboard, in light and dark, on a desk and on a phone; fails on errors in the console. Then looks at the figures of a bucket of
 # a real S3 server, and does all that is different behind nginx, with the configuration of Docs/operations.md. Skips where there is
 # no Chromium, and these parts where there is no such server or no nginx.
-# PICTURES=folder keeps pictures.
+# PICTURES=folder keeps pictures; TILE_TEST_DATA=folder lets it look at a larger archive of vector tiles too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PYTHONDONTWRITEBYTECODE=1
@@ -21,6 +21,10 @@ fi
 if [ ! -e /usr/share/javascript/leaflet ]; then
     echo "check-page: skipped, there is no Leaflet here (Debian: apt-get install libjs-leaflet)"
     exit 0
+fi
+archive=${TILE_TEST_DATA:-}/ne-world_z0-5_mvt-gzip.mbtiles
+if [ -n "${TILE_TEST_DATA:-}" ] && [ -e "$archive" ]; then
+    export ARCHIVE=$archive
 fi
 Scripts/serve.sh python3 Scripts/check-page.py "$browser"
 export NO_BUILD=1

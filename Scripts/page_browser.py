@@ -143,7 +143,7 @@ class Browser:
 
     def press(self, key, shift=False):
         codes = {"Tab": 9, "Enter": 13, "Escape": 27, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowUp": 38,
-                 "ArrowRight": 39, "ArrowDown": 40, "+": 187, "-": 189}
+                 "ArrowRight": 39, "ArrowDown": 40, " ": 32, "+": 187, "-": 189}
         event = {"key": key, "code": key, "windowsVirtualKeyCode": codes[key], "modifiers": 8 if shift else 0}
         self.ask("Input.dispatchKeyEvent", type="rawKeyDown", **event)
         self.ask("Input.dispatchKeyEvent", type="keyUp", **event)

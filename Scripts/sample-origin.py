@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""A small tile server on this machine: serves a folder as z/x/y.png with validators and a lifetime.
+"""A small tile server on this machine: serves a folder as z/x/y.png or z/x/y.pbf with validators and a lifetime.
 
-    sample-origin.py FOLDER [--port 0] [--max-age SECONDS] [--delay SECONDS] [--port-file FILE]
+    sample-origin.py FOLDER [--outlines FOLDER] [--port 0] [--max-age SECONDS] [--delay SECONDS] [--port-file FILE]
 
-Below /gap/ one tile in seven does not exist, below /slow/ answers take a third of a second longer.
+Below /gap/ one tile in seven does not exist, below /slow/ answers take a third of a second longer. Below /outlines/ are the
+vector tiles of another folder, compressed by gzip.
 """
 import argparse
 import hashlib
@@ -14,12 +15,13 @@ import re
 import sys
 import time
 
-TILE = re.compile(r"^/(?:(gap|slow)/)?(\d{1,2})/(\d+)/(\d+)\.png$")
+TILE = re.compile(r"^/(?:(gap|slow|outlines)/)?(\d{1,2})/(\d+)/(\d+)\.(png|pbf)$")
+TYPES = {"png": "image/png", "pbf": "application/vnd.mapbox-vector-tile"}
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    folder = pathlib.Path(".")
+    folder = outlines = pathlib.Path(".")
     max_age = 20
     delay = 0.0
 
@@ -27,16 +29,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
         match = TILE.match(self.path)
         if not match:
             return self.answer(404, b"no such page\n", "text/plain")
-        kind, z, x, y = match.group(1), *(int(part) for part in match.groups()[1:])
+        kind, z, x, y, ending = match.group(1), *(int(part) for part in match.groups()[1:4]), match.group(5)
         time.sleep(self.delay + (0.3 if kind == "slow" else 0))
-        file = self.folder / str(z) / str(x) / f"{y}.png"
+        file = (self.outlines if kind == "outlines" else self.folder) / str(z) / str(x) / f"{y}.{ending}"
         if not file.is_file() or kind == "gap" and (x + 3 * y) % 7 == 3:
             return self.answer(404, b"no such tile\n", "text/plain", lifetime=300)
         body = file.read_bytes()
         tag = '"' + hashlib.sha256(body).hexdigest()[:16] + '"'
         if self.headers.get("If-None-Match") == tag:
             return self.answer(304, b"", None, tag, self.max_age)
-        self.answer(200, body, "image/png", tag, self.max_age)
+        self.answer(200, body, TYPES[ending], tag, self.max_age)
 
     do_HEAD = do_GET
 
@@ -44,6 +46,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(status)
         if kind:
             self.send_header("Content-Type", kind)
+        if kind == TYPES["pbf"]:
+            self.send_header("Content-Encoding", "gzip")
         if tag:
             self.send_header("ETag", tag)
         if lifetime:
@@ -61,12 +65,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--outlines", type=pathlib.Path, default=pathlib.Path("."))
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--max-age", type=int, default=20)
     parser.add_argument("--delay", type=float, default=0.02)
     parser.add_argument("--port-file", type=pathlib.Path)
     options = parser.parse_args()
-    Handler.folder, Handler.max_age, Handler.delay = options.folder, options.max_age, options.delay
+    Handler.folder, Handler.outlines = options.folder, options.outlines
+    Handler.max_age, Handler.delay = options.max_age, options.delay
     server = http.server.ThreadingHTTPServer(("127.0.0.1", options.port), Handler)
     server.daemon_threads = True
     if options.port_file:

@@ -5,7 +5,7 @@
 #   serve.sh COMMAND…     serves, runs the command with TILEPROXY_URL set, and stops
 #
 # PORT chooses the proxy's port (8080; with a command a free one), LEAFLET where the page gets Leaflet from, PUBLIC_URL
-# how clients reach the proxy, SHARED the bucket that it shares with others.
+# how clients reach the proxy, SHARED the bucket that it shares with others, ARCHIVE a file of tiles to show too.
 set -euo pipefail
 export TILECACHE_TOOLS=1
 cd "$(dirname "$0")/.."
@@ -40,7 +40,7 @@ wait_for() {
     exit 1
 }
 
-python3 Scripts/sample-origin.py "$root/Sample/world" --port-file "$work/port" --max-age "${MAX_AGE:-20}" &
+python3 Scripts/sample-origin.py "$root/Sample/world" --outlines "$root/Sample/outlines" --port-file "$work/port" --max-age "${MAX_AGE:-20}" &
 origin=$!
 wait_for test -s "$work/port"
 origin_port=$(cat "$work/port")
@@ -68,6 +68,12 @@ sources:
     template: $root/Sample/world/{z}/{x}/{y}.png
     zooms: 0-5
     attribution: Made with Natural Earth
+  outlines:
+    title: Outlines
+    template: http://127.0.0.1:$origin_port/outlines/{z}/{x}/{y}.pbf
+    zooms: 0-2
+    attribution: Made with Natural Earth
+${ARCHIVE:+  archive: {title: Archive, template: $ARCHIVE\}}
   deep:
     title: World, overzoomed
     template: http://127.0.0.1:$origin_port/{z}/{x}/{y}.png

@@ -8,7 +8,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The page with map and figures: one document, its script and style inside, made once when the server starts.
+/// The page with map and figures: one document, its scripts and style inside, made once when the server starts.
 struct MapPage: Sendable {
     /// Where Leaflet comes from.
     enum Leaflet: Sendable, Equatable {
@@ -24,6 +24,9 @@ struct MapPage: Sendable {
     let policy: String
     /// For `If-None-Match`.
     let tag: String
+
+    /// The page's own scripts, in the order in which they run.
+    static let scripts = [vectorTileScript, vectorMapScript, script]
 
     static let networkBase = "https://unpkg.com/leaflet@1.9.4/dist/"
     static let networkScriptDigest = "sha256-20nQCchB9co0qIjJZRGuk2/Z9VM+kNiyxNV1lvTlZBo="
@@ -57,10 +60,11 @@ struct MapPage: Sendable {
             .replacing("{{own}}", with: own).replacing("{{root}}", with: root)
             .replacing("{{leaflet}}", with: resources)
             .replacing("{{style}}", with: Self.style)
-            .replacing("{{script}}", with: Self.script)
+            .replacing("{{scripts}}", with: Self.scripts.map { "<script>\($0)</script>" }.joined(separator: "\n"))
         html = ByteBuffer(string: text)
+        let digests = Self.scripts.map { "'\(Self.digest($0))'" }.joined(separator: " ")
         policy =
-            "default-src 'none'; script-src '\(Self.digest(Self.script))' \(scripts); "
+            "default-src 'none'; script-src \(digests) \(scripts); "
             + "style-src '\(Self.digest(Self.style))' \(styles); img-src \(images); connect-src 'self'; "
             + "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
         tag = "\"" + Array(text.utf8).withUnsafeBytes { BlobDigest(hashing: $0) }.description.prefix(32) + "\""
@@ -98,14 +102,18 @@ struct MapPage: Sendable {
         <div id="place">
           <div id="map" role="region" aria-label="Map" aria-describedby="map-keys"></div>
           <div id="aim" aria-hidden="true"></div>
-          <p id="map-keys" class="unseen">Arrow keys move the map, plus and minus zoom. While the cache state is shown,
-            Enter describes the tile in the middle and Escape closes the description.</p>
+          <p id="map-keys" class="unseen">Arrow keys move the map, plus and minus zoom. While the cache state or a source
+            of vector tiles is shown, Enter describes what is in the middle and Escape closes the description.</p>
           <p id="said" class="unseen" role="status"></p>
           <div id="legend" hidden>
             <span class="key is-fresh">fresh</span><span class="key is-stale">stale</span>
             <span class="key is-negative">no such tile</span><span class="key is-missing">not cached</span>
             <span id="legend-file" class="key is-local" hidden>a file</span>
           </div>
+          <details id="layers" hidden open><summary>Layers</summary>
+            <fieldset><legend class="unseen">Layers that are drawn</legend>
+              <p><button id="layers-all" type="button">All</button> <button id="layers-none" type="button">None</button></p>
+              <div id="layer-list"></div><p id="layer-note"></p></fieldset></details>
           <div id="note" hidden></div>
         </div>
         <main aria-label="Figures">
@@ -136,7 +144,7 @@ struct MapPage: Sendable {
           <footer><span id="about"></span> · <a href="{{own}}stats.json">JSON</a> ·
             <a href="{{own}}metrics">Prometheus</a></footer>
         </main>
-        <script>{{script}}</script>
+        {{scripts}}
         </body>
         </html>
         """#

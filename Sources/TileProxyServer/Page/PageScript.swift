@@ -1,5 +1,5 @@
 extension MapPage {
-    /// The page's script: the map, the shading by state, and the figures.
+    /// The page's main script: the map, the shading by state, and the figures.
     static let script = #"""
         'use strict';
         (function () {
@@ -192,7 +192,8 @@ extension MapPage {
           }
 
           // --- map
-          let map = null, layer = null, grid = null, current = null;
+          // The layer of pictures or vector tiles, the latter as `vectors` too, and the one of cells.
+          let map = null, layer = null, vectors = null, grid = null, current = null;
           const offset = (source) => (source.tileSize === 512 ? 1 : 0);
           const note = (what) => {
             $('note').hidden = !what;
@@ -231,7 +232,9 @@ extension MapPage {
             choose(wanted || list[0], true);
             $('shade').addEventListener('change', () => shade($('shade').checked));
             map.on('moveend', refresh);
+            map.on('zoomend', enlarge);
             map.on('click', (event) => describe(event.latlng));
+            map.on('popupclose', (event) => { if (vectors && opened && event.popup === opened.popup) vectors.forget(); });
             map.getContainer().addEventListener('keydown', (event) => {
               if (event.key === 'Enter' && event.target === event.currentTarget) describe(map.getCenter());
             });
@@ -260,7 +263,8 @@ extension MapPage {
             }
             map.closePopup();
             if (layer) layer.remove();
-            const isPicture = source.kind === 'image' || source.kind === 'any';
+            const isVector = source.kind === 'vector' || source.kind === 'any' && /^(pbf|mvt)$/.test(source.format);
+            const isPicture = !isVector && (source.kind === 'image' || source.kind === 'any');
             const move = offset(source);
             const options = {
               minZoom: source.minzoom + move, maxNativeZoom: source.maxzoom + move, maxZoom: Math.min(source.maxzoom + 3, 25),
@@ -272,18 +276,22 @@ extension MapPage {
             }
             map.setMinZoom(Math.min(options.minZoom, 25));
             map.setMaxZoom(options.maxZoom);
-            layer = null;
-            if (isPicture) {
-              const format = source.format ? '.' + source.format : '';
-              layer = L.tileLayer(root + 'tiles/' + source.route + '/{z}/{x}/{y}' + format, options);
-              layer.addTo(map);
+            layer = vectors = null;
+            const tiles = root + 'tiles/' + source.route, format = source.format ? '.' + source.format : '';
+            if (isPicture) layer = L.tileLayer(tiles + '/{z}/{x}/{y}' + format, options);
+            else if (isVector) {
+              delete options.maxNativeZoom;
+              layer = vectors = VectorMap.create(map, source, options,
+                (z, x, y) => tiles + '/' + z + '/' + x + '/' + y + format, tiles + '.json');
             }
-            note(isPicture ? '' : 'These are ' + source.kind + ' tiles. This page draws only pictures, so it shows '
-              + 'which tiles are cached.');
+            if (layer) layer.addTo(map);
+            $('place').classList.toggle('outlined', isVector);
+            note(layer ? '' : 'These are ' + source.kind + ' tiles. This page draws only pictures and vector tiles, so it '
+              + 'shows which tiles are cached.');
             if (source.bounds && isFirst) map.fitBounds([[source.bounds[1], source.bounds[0]], [source.bounds[3], source.bounds[2]]]);
             if (!isFirst) history_replace(source.route);
-            shade($('shade').checked || !isPicture);
-            $('shade').checked = $('shade').checked || !isPicture;
+            $('shade').checked = $('shade').checked || !layer;
+            shade($('shade').checked);
           }
 
           function history_replace(name) {
@@ -300,6 +308,8 @@ extension MapPage {
           const nameOf = (z, x, y) => z + '/' + x + '/' + y;
           // The zoom of the cells: past the source's last zoom, those of the last one are shown larger.
           const cellZoom = () => Math.min(map.getZoom() - offset(current), current.maxzoom);
+          // How much larger: what is written on them stays as it is.
+          const enlarge = () => $('map').style.setProperty('--enlarged', 2 ** (map.getZoom() - offset(current) - cellZoom()));
 
           function shade(on) {
             if (!map) return;
@@ -338,6 +348,7 @@ extension MapPage {
             });
             grid.on('load', refresh);
             grid.addTo(map);
+            enlarge();
             refresh();
           }
 
@@ -418,23 +429,28 @@ extension MapPage {
           let opened = null;
 
           function describe(place) {
-            if (!grid) return;
+            if (!grid && !vectors) return;
             const z = cellZoom(), count = 2 ** z;
             const point = map.project(place, z + offset(current)).divideBy(current.tileSize).floor();
             const x = ((point.x % count) + count) % count, y = point.y;
             if (z < current.minzoom || y < 0 || y >= count) return;
-            const popup = L.popup().setLatLng(place);
-            opened = { name: nameOf(z, x, y), z, x, y, popup, said: '' };
+            const popup = L.popup({ maxWidth: 340 }).setLatLng(place), body = make('div'), table = make('table');
+            opened = { name: nameOf(z, x, y), z, x, y, popup, table, said: '' };
+            body.append(table);
+            const found = vectors ? vectors.describe(place) : null;
+            if (found) body.append(found.box);
+            popup.setContent(body);
             fill();
             popup.openOn(map);
             // The map is moved once, so that the popup is seen; later changes of its text leave the map alone.
             popup.options.autoPan = false;
             const tile = known.get(opened.name);
-            text('said', current.route + '/' + opened.name + ': ' + (tile ? words[tile.state] : 'not known yet'));
+            text('said', current.route + '/' + opened.name + ': '
+              + [grid && (tile ? words[tile.state] : 'not known yet'), found && found.words].filter(Boolean).join('; '));
           }
 
           function fill() {
-            const { name, z, x, y, popup } = opened, tile = known.get(name) || {};
+            const { name, z, x, y, popup, table } = opened, tile = known.get(name) || {};
             const rows = [['tile', current.route + '/' + name]];
             const row = (title, value) => rows.push([title, value]);
             // The other rows describe the tile that it is made from.
@@ -442,7 +458,7 @@ extension MapPage {
               const scale = 2 ** (z - tile.from);
               row('made from', current.route + '/' + nameOf(tile.from, Math.floor(x / scale), Math.floor(y / scale)));
             }
-            row('state', words[tile.state] || 'not known yet');
+            if (grid) row('state', words[tile.state] || 'not known yet');
             if (tile.size !== undefined) row('size', bytes(tile.size));
             if (tile.age !== undefined) row('age', span(tile.age));
             if (tile.ttl !== undefined) row(tile.ttl > 0 ? 'fresh for' : 'stale for', span(tile.ttl));
@@ -450,13 +466,12 @@ extension MapPage {
             const said = JSON.stringify(rows);
             if (said === opened.said) return;
             opened.said = said;
-            const table = make('table');
-            for (const [title, value] of rows) {
+            table.replaceChildren(...rows.map(([title, value]) => {
               const line = make('tr');
               line.append(make('td', title), make('td', value));
-              table.append(line);
-            }
-            popup.setContent(table);
+              return line;
+            }));
+            popup.update();
           }
 
           // --- life
@@ -500,6 +515,7 @@ extension MapPage {
           $('theme').addEventListener('click', () => {
             const theme = isDark() ? 'light' : 'dark';
             document.documentElement.dataset.theme = theme;
+            if (vectors) vectors.recolour();
             try { localStorage.setItem('tileproxy-theme', theme); } catch (error) { /* as above */ }
           });
         })();

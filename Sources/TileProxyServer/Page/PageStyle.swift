@@ -65,7 +65,7 @@ extension MapPage {
         #aim { display: none; position: absolute; left: 50%; top: 50%; width: 22px; height: 22px; margin: -11px;
           z-index: 450; pointer-events: none; border: 3px solid var(--accent); border-radius: 50%;
           box-shadow: 0 0 0 2px var(--card), inset 0 0 0 2px var(--card); }
-        .shaded #map:focus-visible ~ #aim { display: block; }
+        .shaded #map:focus-visible ~ #aim, .outlined #map:focus-visible ~ #aim { display: block; }
         .unseen { position: absolute; width: 1px; height: 1px; margin: 0; overflow: hidden; clip-path: inset(50%);
           white-space: nowrap; }
         #place { position: relative; min-height: 0; min-width: 0; }
@@ -75,14 +75,36 @@ extension MapPage {
         #legend { position: absolute; left: 10px; bottom: 26px; z-index: 500; background: var(--card); color: var(--ink);
           border: 1px solid var(--line); border-radius: 10px; padding: 7px 11px; display: flex; flex-wrap: wrap;
           gap: 3px 12px; font-size: 12px; max-width: calc(100% - 20px); box-shadow: var(--shadow); }
+        .vector canvas { display: block; width: 100%; height: 100%; }
+        .vector b { position: absolute; left: 5px; bottom: 5px; right: 5px; padding: 2px 6px; border-radius: 5px;
+          background: var(--card); color: var(--missing); border-left: 4px solid var(--missing); font-size: 11px;
+          overflow-wrap: anywhere; }
+        #layers { position: absolute; right: 10px; top: 10px; z-index: 500; background: var(--card); color: var(--ink);
+          border: 1px solid var(--line); border-radius: 10px; padding: 7px 11px; font-size: 13px; max-width: min(46%, 260px);
+          box-shadow: var(--shadow); }
+        #layers summary { cursor: pointer; font-weight: 600; }
+        #layers fieldset { border: 0; margin: 0; padding: 0; min-width: 0; max-height: 44vh; overflow: auto; }
+        #layers label { display: flex; align-items: center; gap: 7px; padding: 2px; cursor: pointer; }
+        #layers label span { overflow-wrap: anywhere; }
+        #layers input { accent-color: var(--accent); margin: 0; flex: none; }
+        #layers p { margin: 4px 0; color: var(--soft); font-size: 12px; }
+        #layers button { border: 1px solid var(--line); background: none; color: var(--ink); border-radius: 6px;
+          font: inherit; padding: 1px 9px; cursor: pointer; }
+        #layers i, .found h3 i { width: 16px; height: 4px; border-radius: 2px; flex: none; display: inline-block; }
+        .found { max-height: 34vh; overflow: auto; min-width: 200px; }
+        .found h3 { font-size: 12px; margin: 7px 0 2px; display: flex; align-items: center; gap: 6px; overflow-wrap: anywhere; }
+        .found td { overflow-wrap: anywhere; vertical-align: top; }
+        .leaflet-popup-content .found p { margin: 4px 0; font-size: 12px; }
         [hidden] { display: none !important; }
         .key::before { content: ""; display: inline-block; width: 10px; height: 10px; border-radius: 3px;
           margin-right: 6px; background: var(--mark); }
         .is-fresh { --mark: var(--fresh); } .is-stale { --mark: var(--stale); } .is-negative { --mark: var(--negative); }
         .is-missing { --mark: var(--missing); } .is-again { --mark: var(--again); } .is-local { --mark: var(--again); }
-        .cell { border: 1px solid color-mix(in srgb, var(--mark, var(--soft)) 75%, transparent); font-size: 11px;
+        .cell { box-shadow: inset 0 0 0 calc(1px / var(--enlarged, 1)) color-mix(in srgb, var(--mark, var(--soft)) 75%, transparent);
+          font-size: 11px;
           background: color-mix(in srgb, var(--mark, transparent) 26%, transparent); pointer-events: auto; }
-        .cell b { position: absolute; left: 5px; top: 5px; padding: 2px 6px; border-radius: 5px; line-height: 1.35;
+        .cell b { position: absolute; left: 0; top: 0; margin: 5px; padding: 2px 6px; border-radius: 5px; line-height: 1.35;
+          transform: scale(calc(1 / var(--enlarged, 1))); transform-origin: -5px -5px;
           background: var(--card); color: var(--ink); border-left: 4px solid var(--mark, var(--soft));
           font-weight: 600; font-variant-numeric: tabular-nums; }
         .cell b i { display: block; font-style: normal; font-weight: 400; color: var(--soft); }
