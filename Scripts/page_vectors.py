@@ -8,7 +8,7 @@ import sqlite3
 import vector_tiles
 
 SAMPLE = pathlib.Path(__file__).parent.parent / "Sample/outlines"
-BOXES = "[...document.querySelectorAll('.vector')]"
+BOXES = "[...document.querySelectorAll('.vector:not([hidden])')]"
 DRAWN = f"!document.querySelector('.leaflet-zoom-anim') && {BOXES}.length > 0 " \
     f"&& {BOXES}.every((e) => e.classList.contains('is-drawn'))"
 # How many pixels of the map are drawn on.
@@ -194,6 +194,22 @@ def outlines(browser, check, url, hasArchive):
         browser.picture("11-archive")
 
 
+def late(browser, check, url):
+    """Where frames come late, Leaflet leaves tiles of the zoom before below those of the next one: they must not be seen."""
+    browser.open(url + "/#outlines", 1360, 860)
+    browser.until("outlines", DRAWN)
+    browser.ask("Page.addScriptToEvaluateOnNewDocument",
+                source="window.requestAnimationFrame = (f) => setTimeout(() => f(performance.now()), 400);"
+                       "window.cancelAnimationFrame = clearTimeout;")
+    browser.ask("Page.reload")
+    browser.until("outlines with late frames", DRAWN)
+    for key, zoom in [("+", 3), ("+", 4), ("-", 3), ("-", 2)]:
+        browser.run("document.getElementById('map').focus()")
+        browser.press(key)
+        browser.until(f"only tiles of zoom {zoom}", f"{DRAWN} && {BOXES}.every((e) => e.dataset.tile.startsWith('{zoom}/'))")
+        check(f"late frames: tiles of zoom {zoom} are drawn", browser.run(INK) > 0)
+
+
 def hostile(browser, check, url):
     """Bad tiles on the map: the page tells and lives on. They are played in the browser, so that no server has to send them."""
     plays = {**vector_tiles.bad(), **vector_tiles.strange()}
@@ -278,6 +294,7 @@ def hostile(browser, check, url):
 def check_vectors(browser, check, finish, url, folder, hasArchive):
     outlines(browser, check, url, hasArchive)
     decoder(browser, check, folder)
+    late(browser, check, url)
     finish("outlines")
     hostile(browser, check, url)
     finish("bad tiles")

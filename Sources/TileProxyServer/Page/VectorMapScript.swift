@@ -344,7 +344,7 @@ extension MapPage {
                 const ratio = Math.min(2, window.devicePixelRatio || 1), { z, x, y, times, part } = origin(coords);
                 canvas.width = canvas.height = Math.round(source.tileSize * ratio);
                 const [name, tile] = want(z, x, y);
-                const shown = { name, tile, view: { side: canvas.width, ratio, times, x: part[0], y: part[1] } };
+                const shown = { name, tile, zoom: coords.z, view: { side: canvas.width, ratio, times, x: part[0], y: part[1] } };
                 boxes.set(box, shown);
                 tile.ready.then(() => {
                   if (isGone || !boxes.has(box)) return;
@@ -363,6 +363,17 @@ extension MapPage {
               jobs.delete(event.tile);
               release(shown.name, shown.tile);
             });
+
+            // Leaflet may leave tiles of another zoom below those of this one, which hide them only if they are pictures.
+            let isZooming = false;
+            function tidy() {
+              if (isZooming) return;
+              const isDone = !layer.isLoading();
+              for (const [box, { zoom }] of boxes) box.hidden = isDone && zoom !== map.getZoom();
+            }
+            const onZoom = (event) => { isZooming = event.type === 'zoomstart'; tidy(); };
+            map.on('zoomstart zoomend', onZoom);
+            layer.on('load', tidy);
 
             // --- what is at a place
             function describe(place) {
@@ -417,6 +428,7 @@ extension MapPage {
             layer.on('remove', () => {
               isGone = true;
               theme.removeEventListener('change', recolour);
+              map.off('zoomstart zoomend', onZoom);
               list.replaceChildren();
               $('layer-note').textContent = '';
               $('layers').hidden = true;
