@@ -5,7 +5,7 @@ export TILECACHE_TOOLS := 1
 STRICT := TILECACHE_STRICT=1 SCRATCH=.build-strict
 
 .PHONY: help setup build run serve test lint check-imports check-model check-format check-s3 check-s3-ceph check-http2 check-haproxy check-readme check-purge-list check-sets check-page check-mapkit check-app \
-	test-apple build-apple bench check-instructions bench-proxy bench-fleet soak-proxy tsan docs clean
+	package check-package test-apple build-apple bench check-instructions bench-proxy bench-fleet soak-proxy tsan docs clean
 
 help: ## lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -97,6 +97,13 @@ build-apple: ## builds the libraries for a simulator; PLATFORM is iOS, tvOS or v
 	env -u TILECACHE_TOOLS xcodebuild build -quiet -scheme swift-tile-cache-Package \
 		-destination "generic/platform=$(PLATFORM) Simulator"
 
+package: ## makes dist/*.deb and dist/*.tar.gz: both programs, without need of Swift where they run
+	@Scripts/setup.sh package
+	@Scripts/package.sh
+
+check-package: ## installs the package of dist/ where no Swift is, and runs the main job (as root; needs debootstrap)
+	@Scripts/check-package.sh
+
 check-app: setup ## resolves and builds what an app is given, in a package of its own
 	@Scripts/check-app.sh
 
@@ -127,4 +134,4 @@ docs: setup ## builds the libraries' documentation into .build-docs/html
 	done
 
 clean: ## removes what was built
-	rm -rf .build .build-* Benchmarks/.build run
+	rm -rf .build .build-* Benchmarks/.build run dist

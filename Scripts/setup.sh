@@ -1,5 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the build and the checks need and this machine lacks. Running it again does nothing.
+#
+#   setup.sh            for make build and make test
+#   setup.sh package    for make package too
 set -euo pipefail
 
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -35,6 +38,12 @@ if ! have pkg-config || ! pkg-config --exists libpng; then need libpng-dev; fi
 # Debian's and Ubuntu's names for libjpeg-turbo differ; this one names whichever there is.
 if ! have pkg-config || ! pkg-config --exists libjpeg; then need libjpeg-dev; fi
 if ! have pkg-config || ! pkg-config --exists libwebp; then need libwebp-dev; fi
+if [ "${1:-}" = package ]; then
+    have git || need git
+    have dpkg-shlibdeps || need dpkg-dev
+    # Foundation's URLSession, linked in, wants it.
+    if ! have pkg-config || ! pkg-config --exists libcurl; then need libcurl4-openssl-dev; fi
+fi
 [ -n "$packages" ] || exit 0
 
 if ! have apt-get; then
