@@ -490,6 +490,14 @@ if tools {
     ]
 }
 
+if let data = Context.environment["TILECACHE_ICU_DATA"] {
+    // Only for `make package`: an object that takes the place of ICU's data in Foundation. Among the linker's flags of the command line it
+    // would come after Foundation, and be one definition too many.
+    for target in package.targets where ["tilegc", "tileproxy"].contains(target.name) {
+        target.linkerSettings = [.unsafeFlags([data])]
+    }
+}
+
 if Context.environment["TILECACHE_DOCS"] != nil {
     // Only for `make docs`: nobody who depends on the package needs it.
     package.dependencies.append(.package(url: "https://github.com/swiftlang/swift-docc-plugin", from: "1.4.0"))

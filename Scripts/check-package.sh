@@ -50,7 +50,8 @@ quietly() {
     "$@" >"$work/quiet.log" 2>&1 || fail "$*"
     rm "$work/quiet.log"
 }
-environment=(/usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive)
+# The programs have ICU's data for English alone (Scripts/trim-icu.py), and run in any language.
+environment=(/usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive LC_ALL=de_DE.UTF-8)
 inside() { chroot "$root" "${environment[@]}" "$@"; }
 as_user() { chroot --userspec=tileproxy:tileproxy "$root" "${environment[@]}" "$@"; }
 wait_for() {

@@ -24,8 +24,13 @@ export SOURCE_DATE_EPOCH
 maintainer=${MAINTAINER:-swift-tile-cache contributors <swift-tile-cache@localhost.invalid>}
 
 scratch=${SCRATCH:-.build-package}
+resources=$(swiftc -print-target-info | python3 -c 'import json, sys; print(json.load(sys.stdin)["paths"]["runtimeResourcePath"])')
+mkdir -p "$scratch"
+python3 Scripts/trim-icu.py "${resources}_static/linux/lib_FoundationICU.a" "$scratch/icu-data.o"
+TILECACHE_ICU_DATA=$(readlink -f "$scratch")/icu-data.o
+export TILECACHE_ICU_DATA
 # Names of files in messages are relative, so that the programs do not depend on where they were built.
-flags=(-c release --static-swift-stdlib --scratch-path "$scratch" -debug-info-format none
+flags=(-c release --static-swift-stdlib --disable-local-rpath --scratch-path "$scratch" -debug-info-format none
     -Xswiftc -file-prefix-map -Xswiftc "$root=." -Xcc "-ffile-prefix-map=$root=.")
 for program in tilegc tileproxy; do
     [ -n "${NO_BUILD:-}" ] || swift build "${flags[@]}" --product "$program"
@@ -51,7 +56,7 @@ done
         done
     done
     printf '==== Swift: the runtime and Foundation\n\n'
-    cat "$(dirname "$(readlink -f "$(command -v swift)")")/../share/swift/LICENSE.txt"
+    cat "$resources/../../share/swift/LICENSE.txt"
     printf '\n'
     cat Packaging/notices.txt
 } >"$work/NOTICES"
