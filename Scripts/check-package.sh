@@ -52,7 +52,7 @@ quietly() {
 }
 # The programs have ICU's data for English alone (Scripts/trim-icu.py), and run in any language.
 environment=(/usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive LC_ALL=de_DE.UTF-8)
-inside() { chroot "$root" "${environment[@]}" "$@"; }
+inside() { chroot "$root" "${environment[@]}" LC_ALL=C "$@"; }
 as_user() { chroot --userspec=tileproxy:tileproxy "$root" "${environment[@]}" "$@"; }
 wait_for() {
     for _ in $(seq 1200); do
