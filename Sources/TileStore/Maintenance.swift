@@ -14,6 +14,8 @@ final class Maintenance: Sendable {
         var imageScheduled = false
         var isSweepScheduled = false
         var isEvicting = false
+        /// Whether more has become too much since it began.
+        var evictsAgain = false
         var nextShard: UInt8 = 0
     }
     /// Seconds between two folders that are swept: all 256 of them take four minutes of evictions.
@@ -107,10 +109,13 @@ final class Maintenance: Sendable {
     /// Evicts what sources hold beyond their capacities, where that takes longer than a put may.
     ///
     /// In steps, and between two of them it rests for as long as the last one took, so that puts get their turn and other work here
-    /// does too. The first one that is asked for goes on to the end of the excess; others meanwhile are part of it.
+    /// does too. It goes on to the end of the excess that it was begun for; if it is asked for meanwhile, it looks again at its end.
     func scheduleEviction(_ evictor: Evictor) {
         let due = state.withLock { state in
-            guard !state.isEvicting, !state.stopped else { return false }
+            guard !state.isEvicting, !state.stopped else {
+                state.evictsAgain = state.isEvicting
+                return false
+            }
             state.isEvicting = true
             return true
         }
@@ -120,14 +125,21 @@ final class Maintenance: Sendable {
     private func evict(_ evictor: Evictor) {
         let store = state.withLock { $0.stopped ? nil : $0.store }
         let begun = DispatchTime.now().uptimeNanoseconds
-        // A step that fails (full disk, lock) ends it; the next put of a source that holds too much begins anew.
-        guard let store, let left = try? store.evictOfSources(evictor), !left.isDone else {
-            state.withLock { $0.isEvicting = false }
-            return
+        // A step that fails (full disk, lock) ends it; the next put begins anew.
+        guard let store, let left = try? store.evictOfSources(evictor) else {
+            return state.withLock { ($0.isEvicting, $0.evictsAgain) = (false, false) }
         }
+        if left.isDone {
+            let again = state.withLock { state in
+                defer { (state.isEvicting, state.evictsAgain) = (state.evictsAgain, false) }
+                return state.evictsAgain
+            }
+            guard again else { return }
+        }
+        let next = left.isDone ? store.evictorOfSources : left
         let took = DispatchTime.now().uptimeNanoseconds &- begun
         let pause = Int(clamping: min(max(took, 1_000_000), 1_000_000_000))
-        queue.asyncAfter(deadline: .now() + .nanoseconds(pause)) { [self] in evict(left) }
+        queue.asyncAfter(deadline: .now() + .nanoseconds(pause)) { [self] in evict(next) }
     }
 
     /// After a durable opening: syncs what relaxed stores have written.

@@ -41,11 +41,14 @@ extension TileStore {
 
     /// Has evicted what sources hold beyond their capacities: in the background, where there is one.
     private func settleShares() throws {
-        let evictor = tables.read { t, _ in Evictor(sourcesOf: t) }
+        let evictor = evictorOfSources
         guard !evictor.isDone else { return }
         if let maintenance { return maintenance.scheduleEviction(evictor) }
         try enforceLimits()
     }
+
+    /// What sources hold too much now.
+    var evictorOfSources: Evictor { tables.read { t, _ in Evictor(sourcesOf: t) } }
 
     /// Evicts for one hold's time what sources hold too much; returns what is left to do.
     func evictOfSources(_ evictor: Evictor) throws -> Evictor {

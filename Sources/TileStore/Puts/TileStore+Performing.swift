@@ -50,6 +50,7 @@ extension TileStore {
     /// What sources held too much before is left to be evicted in the background where that takes long, so that whoever stores a tile
     /// does not pay for what others have stored; but never is less evicted than was put.
     private func evict(_ evictor: inout Evictor, afterFinding found: Excess, _ ledger: Ledger) throws {
+        guard !evictor.isDone else { return }
         let end = environment.ticks() &+ Self.patienceNanoseconds
         while !evictor.isDone {
             if found.isOfSources, let maintenance, evictor.isAtSources, environment.ticks() > end,
