@@ -26,7 +26,7 @@ struct MapPage: Sendable {
     let tag: String
 
     /// The page's own scripts, in the order in which they run.
-    static let scripts = [vectorTileScript, vectorMapScript, script]
+    static let scripts = [pageToolsScript, vectorTileScript, vectorMapScript, script]
 
     static let networkBase = "https://unpkg.com/leaflet@1.9.4/dist/"
     static let networkScriptDigest = "sha256-20nQCchB9co0qIjJZRGuk2/Z9VM+kNiyxNV1lvTlZBo="

@@ -5,13 +5,7 @@ extension MapPage {
         (function () {
           const own = document.documentElement.dataset.own;
           const root = document.documentElement.dataset.root;
-          const $ = (id) => document.getElementById(id);
-          const make = (name, text, className) => {
-            const element = document.createElement(name);
-            if (text !== undefined) element.textContent = text;
-            if (className) element.className = className;
-            return element;
-          };
+          const { $, make } = PageTools;
 
           // Figures as people read them.
           const whole = new Intl.NumberFormat('en');

@@ -5,13 +5,7 @@ extension MapPage {
     static let vectorMapScript = #"""
         'use strict';
         const VectorMap = (function () {
-          const $ = (id) => document.getElementById(id);
-          const make = (name, text, className) => {
-            const element = document.createElement(name);
-            if (text !== undefined) element.textContent = text;
-            if (className) element.className = className;
-            return element;
-          };
+          const { $, make } = PageTools;
 
           // What is kept of tiles that are not shown, and how much of one tile is drawn.
           const kept = { tiles: 200, bytes: 64 << 20 };

@@ -20,7 +20,7 @@ struct PageTests {
             let words = ["</script", "<!--", "innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("]
             for word in words { #expect(!script.contains(word)) }
         }
-        #expect(MapPage.scripts.count == 3 && html.components(separatedBy: "<script>").count == 4)
+        #expect(MapPage.scripts.count == 4 && html.components(separatedBy: "<script>").count == 5)
         #expect(html.contains("<style>" + MapPage.style + "</style>"))
         #expect(page.policy.contains("script-src 'sha256-") && page.policy.contains("' 'self'; style-src "))
         #expect(page.policy.contains("default-src 'none'") && !page.policy.contains("unsafe-inline"))
