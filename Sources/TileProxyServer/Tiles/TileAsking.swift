@@ -91,7 +91,7 @@ final class TileAsking: @unchecked Sendable {
         fill = TileFill(
             // What is asked for whatever is stored is asked without conditions: a server that has replaced the file under its old tag
             // would say that nothing has changed.
-            subject.use(source.use), stored: reloads ? nil : subject.asked(stored?.entry.metadata),
+            subject.use(source.use), stored: reloads ? nil : stored?.entry.metadata,
             isAbsence: isAbsence, isKept: true,
             harmless: .harmless,
             group: source.hostGroup, asksShared: tiles.service.shared != nil && source.shared != nil)

@@ -41,24 +41,21 @@ enum TileSubject: Sendable {
     ///
     /// Of a document the answer that was received last counts, whatever its server's clock said: one that was not stored because of an
     /// earlier `Date` would be asked for with every tile, and the former one would come back.
+    ///
+    /// One that was changed less than two seconds before it was sent is stored without validators, so that it is asked for whole
+    /// next time: another change in them leaves the date as it is (RFC 9110 §8.8.2.2), and the tags that many servers make of date
+    /// and length.
     func stored(_ record: AnswerRecord) -> AnswerRecord {
         guard case .part(let part) = self, case .document = part.question.extent else { return record }
+        var metadata = record.intent.metadata
+        let sent = metadata.date ?? metadata.storedAt
+        if let changed = metadata.lastModified, sent.seconds &- changed.seconds < 2 {
+            (metadata.etag, metadata.lastModified) = (nil, nil)
+        }
+        metadata.date = nil
         var record = record
-        record.intent.metadata.date = nil
+        record.intent.metadata = metadata
         return record
-    }
-
-    /// What is stored, as far as a server can be asked whether it still holds.
-    ///
-    /// Not a document that was changed less than two seconds before it was sent: another change in them leaves the date as it is
-    /// (RFC 9110 §8.8.2.2), and the tags that many servers make of date and length.
-    func asked(_ stored: TileMetadata?) -> TileMetadata? {
-        guard case .part(let part) = self, case .document = part.question.extent, var stored,
-            let changed = stored.lastModified
-        else { return stored }
-        let sent = stored.date ?? stored.storedAt
-        if sent.seconds &- changed.seconds < 2 { (stored.etag, stored.lastModified) = (nil, nil) }
-        return stored
     }
 
     /// The use of the engine, with room for what is asked for.
