@@ -89,16 +89,23 @@ compare tiles other set map "what was pulled anew from a server"
 [ "$(tilegc publish other again --source map --json | jq -r .root)" = "$root" ] || fail "the same tiles have another root"
 [ -w set/set.json ] && [ "$(stat -c %a set/set.json)" != 444 ] || fail "a copy of set.json could not be copied over"
 
+# A proxy of a set, with a cache of its own; its URL is in `address`.
+start_proxy() {
+    tileproxy serve --cache "$1" --port 0 --source "world=$2" 2>"$1.log" &
+    local process=$!
+    servers+=("$process")
+    for _ in $(seq 600); do
+        grep -q 'listening$' "$1.log" && break
+        kill -0 "$process" || fail "the proxy of $2 does not run"
+        sleep 0.1
+    done
+    address="http://127.0.0.1:$(sed -nE 's/.*address=[^ ]*:([0-9]+) .*listening$/\1/p' "$1.log")"
+}
+
 # The latest version and a former one, side by side; then back to the former one.
 sets_root() { jq -r .root set/set.json; }
-tileproxy serve --cache proxy --port 0 --source world=set/set.json 2>proxy.log &
-servers+=($!)
-for _ in $(seq 600); do
-    grep -q 'listening$' proxy.log && break
-    kill -0 "${servers[2]}" || fail "the proxy does not run"
-    sleep 0.1
-done
-PROXY="http://127.0.0.1:$(sed -nE 's/.*address=[^ ]*:([0-9]+) .*listening$/\1/p' proxy.log)"
+start_proxy proxy set/set.json
+PROXY=$address
 export PROXY
 latest=$(sets_root)
 curl -sf "$PROXY/tiles/world/3/0/0.png" >latest.png
@@ -121,14 +128,8 @@ done
 curl -sf "$PROXY/tiles/world/3/0/0.png" | cmp - latest.png || fail "the proxy did not go back"
 
 # The same set from the server of files, without a copy of it: all tiles, a new version, and a former one beside it.
-tileproxy serve --cache elsewhere --port 0 --source "world=${url}set.json" 2>elsewhere.log &
-servers+=($!)
-for _ in $(seq 600); do
-    grep -q 'listening$' elsewhere.log && break
-    kill -0 "${servers[3]}" || fail "the proxy of the server's set does not run"
-    sleep 0.1
-done
-ELSEWHERE="http://127.0.0.1:$(sed -nE 's/.*address=[^ ]*:([0-9]+) .*listening$/\1/p' elsewhere.log)"
+start_proxy elsewhere "${url}set.json"
+ELSEWHERE=$address
 for path in 0/0/0 2/1/1 3/0/0 3/5/2 5/16/10; do
     status=$(curl -s -o got -w '%{http_code}' "$ELSEWHERE/tiles/world/$path.png")
     expected=$(curl -s -o expected -w '%{http_code}' "$PROXY/tiles/world/$path.png")

@@ -1,5 +1,6 @@
 import Foundation
 import HTTPTypes
+import Testing
 import TileArchive
 import TileCache
 import TileSets
@@ -106,6 +107,17 @@ extension TileLab.Origin {
         asked.withLock { asked in
             defer { asked = [] }
             return asked.map { $0.path ?? "" }
+        }
+    }
+}
+
+extension TileLab {
+    /// Expects the tiles of zoom 2, row 1, by their columns, and no others there.
+    func expect(_ name: String, _ tiles: [Int: String], _ note: String) async throws {
+        for x in 0..<4 {
+            let answer = try await get("/tiles/\(name)/2/\(x)/1")
+            #expect(answer.status == (tiles[x] == nil ? 404 : 200), "\(note): \(x)")
+            if let text = tiles[x] { #expect(answer.body == TileLab.png(text), "\(note): \(x)") }
         }
     }
 }

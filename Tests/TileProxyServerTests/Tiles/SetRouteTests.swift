@@ -41,27 +41,19 @@ struct SetRouteTests {
         }
     }
 
-    private func expect(_ lab: TileLab, _ name: String, _ tiles: [Int: String], _ note: String) async throws {
-        for x in 0..<4 {
-            let answer = try await lab.get("/tiles/\(name)/2/\(x)/1")
-            #expect(answer.status == (tiles[x] == nil ? 404 : 200), "\(note): \(x)")
-            if let text = tiles[x] { #expect(answer.body == TileLab.png(text), "\(note): \(x)") }
-        }
-    }
-
     @Test func tilesComeFromTheSetAndItsVersionsNeverChange() async throws {
         let publisher = try PublisherInLab()
         try publisher.publish([0: "sea", 1: "sea", 2: "land"])
         try await TileLab.with("s=" + publisher.path) { lab in
             let watch = WatchInLab(lab)
-            try await expect(lab, "s", [0: "sea", 1: "sea", 2: "land"], "the first version")
+            try await lab.expect("s", [0: "sea", 1: "sea", 2: "land"], "the first version")
             let first = try await lab.get("/tiles/s/2/0/1.png")
             #expect(first[.cacheControl] == "public, max-age=60" && first[.contentType] == "image/png")
             let tag = try #require(first[.eTag])
             try publisher.publish([0: "sea", 1: "city", 3: "ice"])
-            try await expect(lab, "s", [0: "sea", 1: "sea", 2: "land"], "before it is taken up")
+            try await lab.expect("s", [0: "sea", 1: "sea", 2: "land"], "before it is taken up")
             try await look(watch, lab)
-            try await expect(lab, "s", [0: "sea", 1: "city", 3: "ice"], "the second version")
+            try await lab.expect("s", [0: "sea", 1: "city", 3: "ice"], "the second version")
             // What has not changed is not sent again.
             #expect(try await lab.get("/tiles/s/2/0/1.png", [.ifNoneMatch: tag]).status == 304)
 
@@ -69,7 +61,7 @@ struct SetRouteTests {
             for (root, tiles) in publisher.versions {
                 for digits in [8, 16, 64] {
                     let name = "s@" + root.prefix(digits)
-                    try await expect(lab, name, tiles, "version \(root.prefix(8))")
+                    try await lab.expect(name, tiles, "version \(root.prefix(8))")
                     let answer = try await lab.get("/tiles/\(name)/2/0/1.png")
                     #expect(answer[.cacheControl] == "public, max-age=31536000, immutable")
                     #expect(try await lab.get("/tiles/\(name)/2/0/1.png", [.ifNoneMatch: tag]).status == 304)
@@ -115,18 +107,18 @@ struct SetRouteTests {
                     let whole = try Data(contentsOf: URL(fileURLWithPath: publisher.path))
                     try Data("{}".utf8).write(to: URL(fileURLWithPath: publisher.path), options: .atomic)
                     try await look(watch, lab)
-                    try await expect(lab, "s", served, "step \(step): with a wrong set.json")
+                    try await lab.expect("s", served, "step \(step): with a wrong set.json")
                     try whole.write(to: URL(fileURLWithPath: publisher.path), options: .atomic)
                 default:
                     try await look(watch, lab)
                     served = try #require(publisher.versions.last).tiles
                 }
-                try await expect(lab, "s", served, "step \(step)")
+                try await lab.expect("s", served, "step \(step)")
                 let (root, old) = publisher.versions[random.below(publisher.versions.count)]
                 let isKnown = lab.service.table.sources[0].versions.contains {
                     $0.version.map { "\($0.root)" } == root
                 }
-                if isKnown { try await expect(lab, "s@\(root.prefix(12))", old, "step \(step): \(root.prefix(8))") }
+                if isKnown { try await lab.expect("s@\(root.prefix(12))", old, "step \(step): \(root.prefix(8))") }
             }
         }
     }
@@ -150,7 +142,7 @@ struct SetRouteTests {
             }
             try FileManager.default.removeItem(at: object)
             try TileLab.png("sea").write(to: object)
-            try await expect(lab, "s", [0: "sea", 2: "land"], "when it is back")
+            try await lab.expect("s", [0: "sea", 2: "land"], "when it is back")
         }
     }
 
@@ -164,9 +156,9 @@ struct SetRouteTests {
         try await TileLab.with("s=" + link + "/set.json") { lab in
             let watch = WatchInLab(lab)
             #expect(symlink(second.folder + "/set", link + ".new") == 0 && rename(link + ".new", link) == 0)
-            try await expect(lab, "s", [0: "sea"], "before it is taken up")
+            try await lab.expect("s", [0: "sea"], "before it is taken up")
             try await look(watch, lab)
-            try await expect(lab, "s", [0: "land", 1: "ice"], "afterwards")
+            try await lab.expect("s", [0: "land", 1: "ice"], "afterwards")
         }
     }
 
@@ -187,19 +179,19 @@ struct SetRouteTests {
         try await TileLab.with("s=" + path, { $0.isWatched = isWatched }) { lab in
             let watch = WatchInLab(lab)
             try await look(watch, lab)
-            try await expect(lab, "s", first, "at first")
+            try await lab.expect("s", first, "at first")
             try archive(second)
             // One that is still being written is not opened: it has to be the same twice.
             try await look(watch, lab)
-            try await expect(lab, "s", first, "after one look")
+            try await lab.expect("s", first, "after one look")
             try await look(watch, lab)
-            try await expect(lab, "s", isWatched ? second : first, "after two looks")
+            try await lab.expect("s", isWatched ? second : first, "after two looks")
             try Data("no archive".utf8).write(to: URL(fileURLWithPath: path), options: .atomic)
             for _ in 0..<3 { try await look(watch, lab) }
-            try await expect(lab, "s", isWatched ? second : first, "with something else in its place")
+            try await lab.expect("s", isWatched ? second : first, "with something else in its place")
             try FileManager.default.removeItem(atPath: path)
             try await look(watch, lab)
-            try await expect(lab, "s", isWatched ? second : first, "when it is gone")
+            try await lab.expect("s", isWatched ? second : first, "when it is gone")
             #expect(watch.reports.withLock { $0.count } == (isWatched ? 3 : 0))
         }
     }
