@@ -38,7 +38,7 @@ package final class SetListing: Sendable {
     }
 
     /// A chunk's tiles, if they are in memory.
-    fileprivate func known(_ number: Int) -> [SetTile]? {
+    package func known(_ number: Int) -> [SetTile]? {
         // The cache is shared by all sets, and another one's root may lie about how many tiles the chunk has.
         guard let tiles = ChunkCache.shared.find(items[number].digest), tiles.count == items[number].tiles else {
             return nil

@@ -4,85 +4,43 @@ import HTTPListener
 import NIOCore
 import TileStore
 
-/// A question for a tile, from which one can go away.
-protocol TileAnswering: AnyObject, Sendable {
-    /// Begins.
-    func start()
-    /// Nobody waits for it any more.
-    func leave()
-}
-
 /// A tile of an archive at a server that is asked for: first its version, then the tile of just this version.
 ///
 /// Belongs to its event loop and is used on it alone.
 final class ArchiveExchange: TileAnswering, @unchecked Sendable {
     // Sendable so that it can wait for other threads and be called back on its loop; nothing is touched off the loop.
 
-    private let tiles: TileLoop
-    private let source: ServedSource
+    private let steps: StepsToTile
     private let archive: RemoteArchive
     private let key: TileKey
-    private let onlyIfCached: Bool
-    private var finish: ((TileExchange.Outcome) -> Void)?
-    /// What is asked for now.
-    private var current: TileExchange?
-    /// The beginning of the file that tells the version, and how it was had.
-    private var opening: (candidate: Candidate, status: CacheStatus, from: CacheTransaction.ServedFrom, isKept: Bool)?
+    /// The beginning of the file, which tells the version.
+    private var opening: StepsToTile.Opening?
     /// What is answered if the archive, which was another one, cannot be opened anew.
     private var fallback: TileExchange.Outcome?
 
-    /// - Parameters:
-    ///   - onlyIfCached: Whether the server is not to be asked.
-    ///   - finish: Called once, on the loop, unless it is left before.
-    init(
-        _ tiles: TileLoop, _ source: ServedSource, _ archive: RemoteArchive, _ key: TileKey, onlyIfCached: Bool,
-        _ finish: @escaping (TileExchange.Outcome) -> Void
-    ) {
-        (self.tiles, self.source, self.archive, self.key) = (tiles, source, archive, key)
-        self.onlyIfCached = onlyIfCached
-        self.finish = finish
+    init(_ steps: StepsToTile, _ archive: RemoteArchive, _ key: TileKey) {
+        (self.steps, self.archive, self.key) = (steps, archive, key)
     }
 
     func start() { open(reloads: false) }
-
-    func leave() {
-        finish = nil
-        current?.leave()
-        current = nil
-    }
-
-    private func ask(
-        _ key: TileKey, _ subject: TileSubject, reloads: Bool = false,
-        _ then: @escaping (ArchiveExchange, TileExchange.Outcome) -> Void
-    ) {
-        let exchange = TileExchange(
-            tiles, source, key, onlyIfCached: onlyIfCached, subject: subject, reloads: reloads
-        ) { [weak self] outcome in
-            guard let self, finish != nil else { return }
-            then(self, outcome)
-        }
-        current = exchange
-        exchange.start()
-    }
+    func leave() { steps.leave() }
 
     // MARK: The version
 
     private func open(reloads: Bool) {
-        ask(archive.start.key, .part(archive.start), reloads: reloads) { $0.opened($1) }
+        steps.ask(archive.start.key, .part(archive.start), reloads: reloads) { [weak self] in self?.opened($0) }
     }
 
     private func opened(_ outcome: TileExchange.Outcome) {
-        guard case .tile(let candidate, let status, let from, let isKept) = outcome else {
-            return end(fallback ?? outcome)
-        }
-        opening = (candidate, status, from, isKept)
-        archive.version(of: candidate, on: tiles) { reading in
-            guard self.finish != nil else { return }
+        guard let opening = StepsToTile.Opening(outcome) else { return steps.end(fallback ?? outcome) }
+        self.opening = opening
+        archive.version(of: opening.candidate, on: steps.tiles) { reading in
+            guard !self.steps.isOver else { return }
             switch reading {
             case .success(let version): self.ask(for: version)
             case .failure(let trouble):
                 let refusal = Refusal(status: 502, words: "The archive at the tile server cannot be read.")
-                self.end(self.fallback ?? .refused(refusal, status, trouble.failure))
+                self.steps.end(self.fallback ?? .refused(refusal, opening.status, trouble.failure))
             }
         }
     }
@@ -90,12 +48,14 @@ final class ArchiveExchange: TileAnswering, @unchecked Sendable {
     // MARK: The tile
 
     private func ask(for version: ArchiveVersion) {
-        ask(key, .archived(archive, version, isRepeated: fallback != nil)) { $0.answered($1, version) }
+        steps.ask(key, .archived(archive, version, isRepeated: fallback != nil)) { [weak self] in
+            self?.answered($0, version)
+        }
     }
 
     private func answered(_ outcome: TileExchange.Outcome, _ version: ArchiveVersion) {
-        guard fallback == nil, case .unusable(.otherVersion, _, _) = current?.failure else {
-            return end(asFresh(outcome, version))
+        guard fallback == nil, case .unusable(.otherVersion, _, _) = steps.failure else {
+            return steps.end(asFresh(outcome, version))
         }
         // Thrown away and opened anew, once. Somebody else may have done so meanwhile.
         fallback = outcome
@@ -125,12 +85,5 @@ final class ArchiveExchange: TileAnswering, @unchecked Sendable {
         (metadata.storedAt, metadata.date, metadata.initialAge) = (whole.storedAt, whole.date, whole.initialAge)
         metadata.expires = whole.expires
         return .tile(candidate.with(metadata), status, from, isKept: isKept)
-    }
-
-    private func end(_ outcome: TileExchange.Outcome) {
-        current = nil
-        let finish = finish
-        self.finish = nil
-        finish?(outcome)
     }
 }

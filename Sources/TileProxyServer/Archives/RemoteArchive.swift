@@ -41,10 +41,7 @@ final class RemoteArchive: RemoteTiles {
     /// - Parameter given: A source that names an archive at a server.
     init(_ given: SourceConfiguration) {
         self.given = given
-        // A query may say which file it is.
-        let traits = [SourceConfiguration.withoutSecrets(given.template)] + given.plainValues
-        let place = Array(traits.joined(separator: "\n").utf8).withUnsafeBytes { BlobDigest(hashing: $0) }
-        folder = "pmtiles/\(place.description.prefix(16))"
+        folder = "pmtiles/\(given.fileIdentity)"
         let name = given.name.description
         reader = PartReader(of: name)
         start = ArchivePart(
@@ -138,7 +135,7 @@ final class RemoteArchive: RemoteTiles {
         _ key: TileKey, version: String?, of source: ServedSource, on tiles: TileLoop, onlyIfCached: Bool,
         _ finish: @escaping (TileExchange.Outcome) -> Void
     ) -> any TileAnswering {
-        ArchiveExchange(tiles, source, self, key, onlyIfCached: onlyIfCached, finish)
+        ArchiveExchange(StepsToTile(tiles, source, onlyIfCached: onlyIfCached, finish), self, key)
     }
 
     // MARK: Descriptions

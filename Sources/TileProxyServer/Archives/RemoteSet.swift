@@ -41,14 +41,11 @@ final class RemoteSet: RemoteTiles {
     /// - Parameter given: A source that names a published set at a server.
     init(_ given: SourceConfiguration) {
         self.given = given
-        let traits = [SourceConfiguration.withoutSecrets(given.template)] + given.plainValues
-        let place = Array(traits.joined(separator: "\n").utf8).withUnsafeBytes { BlobDigest(hashing: $0) }
         let name = given.name.description
         (documents, listings, chunks) = (PartReader(of: name), PartReader(of: name), PartReader(of: name))
         document = ArchivePart(
             key: TileKey(
-                source: given.name, resource: ResourceAddress(uncheckedPath: "set/\(place.description.prefix(16)).json")
-            ),
+                source: given.name, resource: ResourceAddress(uncheckedPath: "set/\(given.fileIdentity).json")),
             question: FileQuestion(document: SetBounds.document), lifetime: Self.checkedEvery
         ) { bytes, _ in
             do {
@@ -69,10 +66,15 @@ final class RemoteSet: RemoteTiles {
         }
     }
 
-    /// The file of a list.
-    private func part(of list: BlobDigest, length: Int, isRepeated: Bool) -> ArchivePart {
+    /// The file of a list, which has to make sense too: one that does not would be read again for each tile.
+    private func part(
+        of list: BlobDigest, length: Int, isRepeated: Bool, _ read: @escaping @Sendable (Data) throws -> Void
+    ) -> ArchivePart {
         object(SetPaths.list(list), "\(list).gz", most: SetBounds.stored(length), isRepeated, nil) { data in
-            SetList.unpacked([UInt8](data), list, length: length) == nil ? "another list than its name says" : nil
+            do {
+                try read(data)
+                return nil
+            } catch { return "\(error)" }
         }
     }
 
@@ -121,10 +123,9 @@ final class RemoteSet: RemoteTiles {
         let root = version.root
         if let known = state.withLock({ $0.find(root) }) { return finish(.success(known)) }
         let state = state
-        let part = part(of: root, length: version.length, isRepeated: isRepeated)
+        let part = part(of: root, length: version.length, isRepeated: isRepeated) { _ = try version.list($0) }
         listings.ask("\(root)", part, of: source, on: tiles, onlyIfCached: onlyIfCached) { data in
-            let bytes = try Self.unpacked(data, root, length: version.length)
-            let listing = SetListing(try SetRoot(bytes))
+            let listing = SetListing(try version.list(data))
             state.withLock { $0.keep(listing, most: Self.mostListings) }
             return listing
         } _: {
@@ -139,8 +140,11 @@ final class RemoteSet: RemoteTiles {
         _ number: Int, of listing: SetListing, isRepeated: Bool, of source: ServedSource, on tiles: TileLoop,
         onlyIfCached: Bool, _ finish: @escaping @Sendable (Result<[SetTile], PartTrouble>) -> Void
     ) {
+        if let known = listing.known(number) { return finish(.success(known)) }
         let item = listing.items[number]
-        let part = part(of: item.digest, length: item.length, isRepeated: isRepeated)
+        let part = part(of: item.digest, length: item.length, isRepeated: isRepeated) {
+            _ = try listing.chunk([UInt8]($0), number: number)
+        }
         chunks.ask("\(listing.root) \(number)", part, of: source, on: tiles, onlyIfCached: onlyIfCached) { data in
             let tiles = try listing.chunk([UInt8](data), number: number)
             listing.keep(tiles, as: number)
@@ -148,13 +152,6 @@ final class RemoteSet: RemoteTiles {
         } _: {
             finish($0)
         }
-    }
-
-    private static func unpacked(_ data: Data, _ list: BlobDigest, length: Int) throws -> [UInt8] {
-        guard let bytes = SetList.unpacked([UInt8](data), list, length: length) else {
-            throw SetError(.damaged, "the list \(list) is damaged")
-        }
-        return bytes
     }
 
     // MARK: Asking
@@ -171,7 +168,7 @@ final class RemoteSet: RemoteTiles {
         _ key: TileKey, version: String?, of source: ServedSource, on tiles: TileLoop, onlyIfCached: Bool,
         _ finish: @escaping (TileExchange.Outcome) -> Void
     ) -> any TileAnswering {
-        SetExchange(tiles, source, self, key, version: version, onlyIfCached: onlyIfCached, finish)
+        SetExchange(StepsToTile(tiles, source, onlyIfCached: onlyIfCached, finish), self, key, version: version)
     }
 
     func describe(
@@ -245,5 +242,15 @@ struct SetVersion: Hashable, Sendable {
         let found = digits.map { digits in roots.filter { $0.0.description.hasPrefix(digits) } } ?? [roots[0]]
         guard found.count == 1 else { return nil }
         (root, length) = found[0]
+    }
+
+    /// Its chunks, from the file that a set has of its root.
+    ///
+    /// - Throws: ``SetError``.
+    func list(_ stored: Data) throws -> SetRoot {
+        guard let bytes = SetList.unpacked([UInt8](stored), root, length: length) else {
+            throw SetError(.damaged, "the list \(root) is damaged")
+        }
+        return try SetRoot(bytes)
     }
 }

@@ -14,33 +14,19 @@ import TileStore
 final class SetExchange: TileAnswering, @unchecked Sendable {
     // Sendable so that it can wait for other threads and be called back on its loop; nothing is touched off the loop.
 
-    private let tiles: TileLoop
-    private let source: ServedSource
+    private let steps: StepsToTile
     private let set: RemoteSet
     private let key: TileKey
     /// The first digits of the version's root, if it is not to be the latest one.
     private let digits: String?
-    private let onlyIfCached: Bool
-    private var finish: ((TileExchange.Outcome) -> Void)?
-    /// What is asked for now.
-    private var current: TileExchange?
-    /// `set.json`, and how it was had.
-    private var opening: (candidate: Candidate, status: CacheStatus, from: CacheTransaction.ServedFrom, isKept: Bool)?
+    /// `set.json`, if it was asked for.
+    private var opening: StepsToTile.Opening?
     /// What is answered if `set.json` still names what is missing.
     private var fallback: TileExchange.Outcome?
 
-    /// - Parameters:
-    ///   - version: The first digits of the version's root; `nil` for the latest one.
-    ///   - onlyIfCached: Whether the server is not to be asked.
-    ///   - finish: Called once, on the loop, unless it is left before.
-    init(
-        _ tiles: TileLoop, _ source: ServedSource, _ set: RemoteSet, _ key: TileKey, version: String?,
-        onlyIfCached: Bool,
-        _ finish: @escaping (TileExchange.Outcome) -> Void
-    ) {
-        (self.tiles, self.source, self.set, self.key) = (tiles, source, set, key)
-        (digits, self.onlyIfCached) = (version, onlyIfCached)
-        self.finish = finish
+    /// - Parameter version: The first digits of the version's root; `nil` for the latest one.
+    init(_ steps: StepsToTile, _ set: RemoteSet, _ key: TileKey, version: String?) {
+        (self.steps, self.set, self.key, digits) = (steps, set, key, version)
     }
 
     func start() {
@@ -51,42 +37,29 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
         open(reloads: false)
     }
 
-    func leave() {
-        finish = nil
-        current?.leave()
-        current = nil
+    func leave() { steps.leave() }
+
+    private func ask(_ part: ArchivePart, reloads: Bool = false, _ then: @escaping (TileExchange.Outcome) -> Void) {
+        steps.ask(part.key, .part(part), reloads: reloads, then)
     }
 
-    private func ask(
-        _ part: ArchivePart, reloads: Bool = false, _ then: @escaping (SetExchange, TileExchange.Outcome) -> Void
-    ) {
-        let exchange = TileExchange(
-            tiles, source, part.key, onlyIfCached: onlyIfCached, subject: .part(part), reloads: reloads
-        ) { [weak self] outcome in
-            guard let self, finish != nil else { return }
-            then(self, outcome)
-        }
-        current = exchange
-        exchange.start()
-    }
+    private var now: HTTPDate { steps.tiles.time.now }
 
     /// Whether `set.json` was read a moment ago, so that what it names has to be there.
     private var isRepeated: Bool {
         if fallback != nil { return true }
         guard let read = opening?.candidate.entry.metadata.storedAt else { return false }
-        return (0..<2).contains(tiles.time.now.seconds - read.seconds)
+        return (0..<2).contains(now.seconds - read.seconds)
     }
 
     // MARK: The version
 
-    private func open(reloads: Bool) { ask(set.document, reloads: reloads) { $0.opened($1) } }
+    private func open(reloads: Bool) { ask(set.document, reloads: reloads) { [weak self] in self?.opened($0) } }
 
     private func opened(_ outcome: TileExchange.Outcome) {
-        guard case .tile(let candidate, let status, let from, let isKept) = outcome else {
-            return end(fallback ?? outcome)
-        }
-        opening = (candidate, status, from, isKept)
-        set.document(of: candidate, on: tiles) { reading in
+        guard let opening = StepsToTile.Opening(outcome) else { return steps.end(fallback ?? outcome) }
+        self.opening = opening
+        set.document(of: opening.candidate, on: steps.tiles) { reading in
             switch reading {
             case .success(let document): self.read(document)
             case .failure(let trouble): self.failed(trouble, root: nil)
@@ -95,12 +68,14 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
     }
 
     private func read(_ document: SetDocument) {
-        guard finish != nil, let tile = key.tile else { return }
-        guard let version = SetVersion(digits, of: document) else {
+        guard !steps.isOver else { return }
+        guard let version = SetVersion(digits, of: document), let tile = key.tile else {
             let refusal = Refusal(status: 404, words: "The set has no such version.")
-            return end(.refused(refusal, status(detail: "no version"), nil))
+            return steps.end(.refused(refusal, status(detail: "no version"), nil))
         }
-        set.listing(version, isRepeated: isRepeated, of: source, on: tiles, onlyIfCached: onlyIfCached) { reading in
+        set.listing(
+            version, isRepeated: isRepeated, of: steps.source, on: steps.tiles, onlyIfCached: steps.onlyIfCached
+        ) { reading in
             switch reading {
             case .success(let listing):
                 let place = SetKey(tile)
@@ -113,14 +88,15 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
     // MARK: The list
 
     private func find(_ place: SetKey, _ search: SetSearch, in listing: SetListing) {
-        guard finish != nil else { return }
+        guard !steps.isOver else { return }
         var search = search
         switch search.next() {
         case .tile(let tile) where tile.key.isAtPlace(of: place): ask(for: tile, of: listing)
-        case .tile, .none: end(answer(Candidate(absenceOf: key, mark: nil, at: tiles.time.now), nil))
+        case .tile, .none: steps.end(answer(Candidate(absenceOf: key, mark: nil, at: now), nil))
         case .chunk(let number):
             set.chunk(
-                number, of: listing, isRepeated: isRepeated, of: source, on: tiles, onlyIfCached: onlyIfCached
+                number, of: listing, isRepeated: isRepeated, of: steps.source, on: steps.tiles,
+                onlyIfCached: steps.onlyIfCached
             ) { [search] reading in
                 switch reading {
                 case .success(let tiles):
@@ -136,22 +112,23 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
     // MARK: The bytes
 
     private func ask(for tile: SetTile, of listing: SetListing) {
-        guard tile.size <= source.tiles.bodyLimit else {
-            let limit = source.tiles.bodyLimit
+        let limit = steps.source.tiles.bodyLimit
+        guard tile.size <= limit else {
             let words = "a tile of \(tile.size) bytes, which is more than the \(limit) that the source allows"
-            return failed(
-                PartTrouble(failure: .unusable(.body, words, host: source.name.description)), root: listing.root)
+            let name = steps.source.name.description
+            return failed(PartTrouble(failure: .unusable(.body, words, host: name)), root: listing.root)
         }
-        ask(set.part(of: tile, isRepeated: isRepeated)) { exchange, outcome in
-            guard case .tile(let candidate, let status, let from, let isKept) = outcome else {
-                guard case .refused(let refusal, let status, let failure) = outcome, let failure else {
-                    return exchange.end(outcome)
-                }
-                return exchange.failed(
-                    PartTrouble(failure: failure, refusal: (refusal, status)), root: listing.root)
-            }
+        ask(set.part(of: tile, isRepeated: isRepeated)) { [weak self] in self?.answered($0, tile, listing) }
+    }
+
+    private func answered(_ outcome: TileExchange.Outcome, _ tile: SetTile, _ listing: SetListing) {
+        switch outcome {
+        case .tile(let candidate, let status, let from, let isKept):
             let brought = from == .hit ? nil : (status, from, isKept)
-            exchange.end(exchange.answer(candidate.of(exchange.key, tile.kind), brought))
+            steps.end(answer(candidate.of(key, tile.kind), brought))
+        case .refused(let refusal, let status, .some(let failure)):
+            failed(PartTrouble(failure: failure, refusal: (refusal, status)), root: listing.root)
+        case .refused: steps.end(outcome)
         }
     }
 
@@ -165,7 +142,7 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
     private func answer(
         _ candidate: Candidate, _ brought: (status: CacheStatus, from: CacheTransaction.ServedFrom, isKept: Bool)?
     ) -> TileExchange.Outcome {
-        let now = Timestamp(seconds: tiles.time.now.seconds)
+        let now = Timestamp(seconds: now.seconds)
         var metadata = candidate.entry.metadata
         let had = opening.map { ($0.status, $0.from) } ?? (status(detail: nil, isHit: true), .hit)
         var (status, from) = brought.map { ($0.status, $0.from) } ?? had
@@ -180,7 +157,7 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
             (metadata.storedAt, metadata.date, metadata.initialAge) = (whole.storedAt, whole.date, whole.initialAge)
             metadata.expires = whole.expires
         } else {
-            let wanted = source.configuration.lifetimes.minimum?.components.seconds ?? 0
+            let wanted = steps.source.configuration.lifetimes.minimum?.components.seconds ?? 0
             metadata.expires = now.adding(seconds: max(TileMaking.localLifetime, wanted))
         }
         status.timeToLive = Int(clamping: metadata.expires.seconds &- now.seconds)
@@ -189,31 +166,24 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
     }
 
     private func status(detail: String?, isHit: Bool = false) -> CacheStatus {
-        var status = CacheStatus(cache: source.use.name)
+        var status = CacheStatus(cache: steps.source.use.name)
         (status.hit, status.detail) = (isHit, detail)
         return status
     }
 
     /// A file cannot be had: where it is gone, the set was renewed, perhaps.
     private func failed(_ trouble: PartTrouble, root: BlobDigest?) {
-        guard finish != nil else { return }
+        guard !steps.isOver else { return }
         let refusal =
             trouble.refusal?.words ?? Refusal(status: 502, words: "The set at the tile server cannot be read.")
         let status = trouble.refusal?.status ?? opening?.status ?? self.status(detail: nil)
         let outcome = TileExchange.Outcome.refused(refusal, status, trouble.failure)
-        guard !isRepeated, !onlyIfCached, case .unusable(.otherVersion, _, _) = trouble.failure else {
-            return end(fallback ?? outcome)
+        guard !isRepeated, !steps.onlyIfCached, case .unusable(.otherVersion, _, _) = trouble.failure else {
+            return steps.end(fallback ?? outcome)
         }
         fallback = outcome
         // Somebody else may have read it anew meanwhile.
         open(reloads: root == set.latestRoot || digits != nil)
-    }
-
-    private func end(_ outcome: TileExchange.Outcome) {
-        current = nil
-        let finish = finish
-        self.finish = nil
-        finish?(outcome)
     }
 }
 

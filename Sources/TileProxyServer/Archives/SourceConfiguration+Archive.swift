@@ -1,5 +1,6 @@
 import TileArchive
 import TileSets
+import TileStore
 
 #if canImport(FoundationEssentials)
 import FoundationEssentials
@@ -30,6 +31,15 @@ extension SourceConfiguration {
         case .set: return .set
         case .mbtiles, .folder: return nil
         }
+    }
+
+    /// What tells the file that it names at a server from all others; without anything that may be secret.
+    ///
+    /// A query may say which file it is.
+    var fileIdentity: String {
+        let traits = [Self.withoutSecrets(template)] + plainValues
+        let digest = Array(traits.joined(separator: "\n").utf8).withUnsafeBytes { BlobDigest(hashing: $0) }
+        return String(digest.description.prefix(16))
     }
 
     /// The archive or the set that it names at a server, if it does.

@@ -184,8 +184,7 @@ package final class TileResponder {
                 me.value.describe(source, source.configuration, source.description, nil, asked.value)
             case .noVersion:
                 let reply = TileReply(
-                    404, "The set has no such version.", allowedOrigin: source.allowedOrigin, cacheStatus: nil,
-                    keepFor: 60)
+                    404, "The set has no such version.", allowedOrigin: source.allowedOrigin, cacheStatus: nil)
                 me.value.send(reply, source, .none, asked.value)
             }
         }

@@ -34,11 +34,7 @@ struct RemoteSetTests {
     }
 
     private func expect(_ lab: TileLab, _ name: String, _ tiles: [Int: String], _ note: String) async throws {
-        for x in 0..<4 {
-            let answer = try await lab.get("/tiles/\(name)/2/\(x)/1")
-            #expect(answer.status == (tiles[x] == nil ? 404 : 200), "\(note): \(x)")
-            if let text = tiles[x] { #expect(answer.body == png(text), "\(note): \(x)") }
-        }
+        try await lab.expect(name, tiles.mapValues { $0 + salt }, note)
     }
 
     private func keys(_ lab: TileLab) throws -> [String] {
@@ -350,6 +346,34 @@ struct RemoteSetTests {
             site.twist { _, _ in }
             lab.clock.advance(seconds: 600)
             #expect(try await lab.get("/tiles/s/2/0/1").status == 200)
+        }
+    }
+
+    /// Its digest is right, so that reading it again would be all that comes of each request.
+    @Test func aListThatMakesNoSenseIsNotStored() async throws {
+        let publisher = try PublisherInLab(salt: salt)
+        try publisher.publish([0: "sea"])
+        let nonsense = Array("[\(salt)".utf8)
+        let root = nonsense.withUnsafeBytes { BlobDigest(hashing: $0) }
+        let packed = try Gzip.encode(Data(nonsense))
+        try await with(publisher) { lab, site in
+            let latest = publisher.versions[0].root
+            site.twist { request, answer in
+                guard let path = request.path else { return }
+                if path.hasSuffix("set.json") {
+                    let text = String(decoding: answer.body, as: UTF8.self).replacing(latest, with: "\(root)")
+                    let lengths = try? Regex("\"rootLength\":[0-9]+")
+                    answer.body = Data(
+                        (lengths.map { text.replacing($0, with: "\"rootLength\":\(nonsense.count)") } ?? text).utf8)
+                } else if path.contains("\(root)") {
+                    answer = TileLab.Answer(body: packed)
+                }
+            }
+            var statuses: [Int] = []
+            for _ in 0..<5 { statuses.append(try await lab.get("/tiles/s/2/0/1").status) }
+            #expect(statuses.allSatisfy { $0 == 502 || $0 == 504 }, "\(statuses)")
+            #expect(try keys(lab).allSatisfy { $0.hasSuffix(".json") })
+            #expect(lab.origin.paths().filter { $0.contains("\(root)") }.count == 1)
         }
     }
 
