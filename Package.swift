@@ -13,6 +13,13 @@ if Context.environment["TILECACHE_STRICT"] != nil {
     settings.append(.unsafeFlags(["-warnings-as-errors", "-enable-testing"]))
 }
 
+/// The settings of the two largest test targets, which come last and would keep one core busy alone.
+///
+/// With CI's flags they are not optimised, which halves their compilation; their tests wait for sockets and processes. Those that
+/// compute would take twice as long.
+var largeTestSettings = settings
+if Context.environment["TILECACHE_STRICT"] != nil { largeTestSettings.append(.unsafeFlags(["-Onone"])) }
+
 /// Whether the package's programs, its servers and all tests are wanted, with what only they depend on.
 ///
 /// `make` sets it. An app that depends on the package resolves none of that.
@@ -137,7 +144,7 @@ let package = Package(
             swiftSettings: settings),
         .target(
             name: "TileCacheArchive",
-            dependencies: ["TileArchive", "TileCache", "TileStore"],
+            dependencies: ["CacheEngine", "HTTPCaching", "TileArchive", "TileCache", "TileSets", "TileStore"],
             swiftSettings: settings),
         .target(
             name: "TileCacheMapKit",
@@ -180,6 +187,14 @@ if tools {
             name: "TileStoreTesting",
             dependencies: ["TileStore"],
             path: "Tests/Support/TileStoreTesting",
+            swiftSettings: settings),
+        .target(
+            name: "TileArchiveTesting",
+            dependencies: [
+                "ContentCoding", "TileArchive", "TileSets", "TileStore",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+            ],
+            path: "Tests/Support/TileArchiveTesting",
             swiftSettings: settings),
         .target(
             name: "HTTPWire",
@@ -364,14 +379,16 @@ if tools {
         .testTarget(
             name: "TileCacheMapKitTests",
             dependencies: [
-                "TileArchive", "TileCacheMapKit", "TileCache", "TileStore", "TileStoreTesting",
+                "TileArchive", "TileArchiveTesting", "TileCacheMapKit", "TileCache", "TileStore", "TileStoreTesting",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ],
             swiftSettings: settings),
         .testTarget(
             name: "TileCacheNIOTests",
             dependencies: [
-                "ContentCoding", "TileCache", "TileCacheNIO", "TileCacheTesting", "TileStore",
+                "ContentCoding", "TileArchiveTesting", "TileCache", "TileCacheArchive", "TileCacheNIO",
+                "TileCacheTesting",
+                "TileStore",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
@@ -385,8 +402,8 @@ if tools {
         .testTarget(
             name: "TileArchiveTests",
             dependencies: [
-                "TileArchive", "TileCache", "TileCacheArchive", "TileSets", "ContentCoding", "TileStore",
-                "TileStoreTesting",
+                "TileArchive", "TileArchiveTesting", "TileCache", "TileCacheArchive", "TileSets", "ContentCoding",
+                "TileStore", "TileStoreTesting",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "GRDB", package: "GRDB.swift"),
             ],
@@ -399,7 +416,7 @@ if tools {
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ],
             exclude: ["Golden"],
-            swiftSettings: settings),
+            swiftSettings: largeTestSettings),
         .testTarget(
             name: "HTTPListenerTests",
             dependencies: [
@@ -472,7 +489,9 @@ if tools {
                 "SharedTier",
                 "ContentCoding",
                 "TileArchive",
+                "TileArchiveTesting",
                 "TileCache",
+                "TileCacheArchive",
                 "TileCacheNIO",
                 "TileCacheTesting",
                 "TileImaging",
@@ -486,7 +505,7 @@ if tools {
                 .product(name: "NIOEmbedded", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
             ],
-            swiftSettings: settings),
+            swiftSettings: largeTestSettings),
     ]
 }
 

@@ -94,6 +94,9 @@ package struct FileQuestion: Hashable, Sendable {
         }
     }
 
+    /// Whether it is for some bytes of the file.
+    package var isPart: Bool { bytes != nil }
+
     /// The bytes, if it is not for all of the file.
     private var bytes: Range<Int64>? {
         switch extent {

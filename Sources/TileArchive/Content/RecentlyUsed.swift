@@ -1,5 +1,5 @@
 /// Values in memory, at most so many and so heavy together; the least recently used go.
-struct RecentlyUsed<Key: Hashable & Sendable, Value: Sendable>: Sendable {
+package struct RecentlyUsed<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     private struct Slot {
         var value: Value
         var weight: Int
@@ -13,10 +13,10 @@ struct RecentlyUsed<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     private let mostCount: Int
 
     /// - Parameter mostCount: Looking for the least recently used takes a step for each.
-    init(mostWeight: Int, mostCount: Int) { (self.mostWeight, self.mostCount) = (mostWeight, mostCount) }
+    package init(mostWeight: Int, mostCount: Int) { (self.mostWeight, self.mostCount) = (mostWeight, mostCount) }
 
     /// A value, which is used by that.
-    mutating func find(_ key: Key) -> Value? {
+    package mutating func find(_ key: Key) -> Value? {
         guard let slot = slots[key] else { return nil }
         clock += 1
         slots[key]?.use = clock
@@ -24,7 +24,7 @@ struct RecentlyUsed<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     }
 
     /// Keeps a value, in the place of those that were used least recently; not one that is too heavy by itself.
-    mutating func insert(_ value: Value, _ key: Key, weight own: Int) {
+    package mutating func insert(_ value: Value, _ key: Key, weight own: Int) {
         remove(key)
         guard own <= mostWeight else { return }
         while weight + own > mostWeight || slots.count >= mostCount,

@@ -1,4 +1,4 @@
-import HTTPTypes
+package import HTTPTypes
 
 /// Where a tile is got from, in the parts that a request has.
 ///
@@ -29,6 +29,20 @@ extension TileURL {
     /// The request for it, with some fields.
     func request(_ fields: HTTPFields) -> HTTPRequest {
         HTTPRequest(method: .get, scheme: scheme.rawValue, authority: authority, path: path, headerFields: fields)
+    }
+}
+
+extension HTTPRequest {
+    /// The same for another file.
+    ///
+    /// - Parameter path: Its path from the folder of the file that this one is for; the query stays.
+    package func forFile(at path: String) -> HTTPRequest {
+        guard let own = self.path else { return self }
+        let (file, query) = (own.prefix { $0 != "?" }, own.drop { $0 != "?" })
+        let folder = file.lastIndex(of: "/").map { file[...$0] } ?? "/"
+        var request = self
+        request.path = folder + path + query
+        return request
     }
 }
 

@@ -2,6 +2,7 @@ import CacheEngine
 import HTTPCaching
 import HTTPListener
 import NIOCore
+import TileCacheArchive
 import TileStore
 
 /// A tile of an archive at a server that is asked for: first its version, then the tile of just this version.
@@ -28,7 +29,8 @@ final class ArchiveExchange: TileAnswering, @unchecked Sendable {
     // MARK: The version
 
     private func open(reloads: Bool) {
-        steps.ask(archive.start.key, .part(archive.start), reloads: reloads) { [weak self] in self?.opened($0) }
+        let start = archive.parts.start
+        steps.ask(start.key, .part(start), reloads: reloads) { [weak self] in self?.opened($0) }
     }
 
     private func opened(_ outcome: TileExchange.Outcome) {

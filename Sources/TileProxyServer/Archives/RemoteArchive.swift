@@ -1,8 +1,8 @@
 import CacheEngine
-import HTTPCaching
 import NIOCore
 import TileArchive
 import TileCache
+import TileCacheArchive
 import TileStore
 
 #if canImport(FoundationEssentials)
@@ -31,42 +31,20 @@ final class RemoteArchive: RemoteTiles {
     }
 
     private let given: SourceConfiguration
-    /// The beginning of all its keys; without anything that may be secret.
-    private let folder: String
-    /// Its beginning, which tells the version.
-    let start: ArchivePart
+    /// Its parts.
+    let parts: ArchiveParts
     private let state = Locked(State())
     private let reader: PartReader<ArchiveVersion>
 
     /// - Parameter given: A source that names an archive at a server.
     init(_ given: SourceConfiguration) {
         self.given = given
-        folder = "pmtiles/\(given.fileIdentity)"
-        let name = given.name.description
-        reader = PartReader(of: name)
-        start = ArchivePart(
-            key: TileKey(source: given.name, resource: ResourceAddress(uncheckedPath: folder + "/start")),
-            question: FileQuestion(first: ArchiveVersion.startLength)
-        ) { ArchiveVersion.objection(toStart: $0, length: $1, of: name) }
+        parts = ArchiveParts(of: given.name, identity: given.fileIdentity)
+        reader = PartReader(of: given.name.description)
     }
 
     /// The version that was opened last.
     var latest: ArchiveVersion? { state.withLock { $0.version } }
-
-    private func key(_ version: ArchiveVersion, _ bytes: Range<Int64>) -> TileKey {
-        TileKey(
-            source: given.name,
-            resource: ResourceAddress(uncheckedPath: "\(folder)/\(version.id)/\(bytes.lowerBound)+\(bytes.count)"))
-    }
-
-    private func part(
-        _ version: ArchiveVersion, _ bytes: Range<Int64>, _ objection: @escaping @Sendable (Data) -> String?
-    ) -> ArchivePart {
-        ArchivePart(
-            key: key(version, bytes),
-            question: FileQuestion(bytes, of: version.file, mark: version.id, isRepeated: false)
-        ) { data, _ in objection(data) }
-    }
 
     // MARK: Versions
 
@@ -76,35 +54,18 @@ final class RemoteArchive: RemoteTiles {
     func version(
         of start: Candidate, on tiles: TileLoop, _ finish: @escaping @Sendable (Reading) -> Void
     ) {
-        let (metadata, name) = (start.entry.metadata, given.name.description)
-        guard let length = metadata.fileMark.flatMap({ Int64($0) }), length > 0 else {
-            return finish(.failure(reader.unusable("an archive's beginning without its length")))
-        }
-        let file = FileVersion(
-            tag: metadata.etag, lastModified: metadata.lastModified.map { HTTPDate($0) }, length: length)
         // What was brought or stored was hashed for it.
-        guard let digest = start.entry.blob else {
-            return finish(.failure(reader.unusable("an archive's beginning whose bytes are not known")))
+        guard let digest = start.entry.blob, let opening = ArchiveOpening(start.entry.metadata, digest) else {
+            return finish(.failure(reader.unusable("an archive's beginning whose length or bytes are not known")))
         }
-        let id = Self.id(file, digest)
-        if let latest, latest.id == id { return finish(.success(latest)) }
-        let state = state
-        reader.read("start \(id)", of: start, on: tiles) { data in
-            let version = try ArchiveVersion(data, id: id, file: file, of: name)
+        if let latest, latest.id == opening.id { return finish(.success(latest)) }
+        let (state, name) = (state, given.name)
+        reader.read("start \(opening.id)", of: start, on: tiles) { data in
+            let version = try opening.version(data, of: name)
             state.withLock { $0.version = version }
             return version
         } _: {
             finish($0)
-        }
-    }
-
-    /// Its name in keys: 128 bits of what a server says of it, and of its header and root directory themselves.
-    private static func id(_ file: FileVersion, _ start: BlobDigest) -> String {
-        // Beside a strong tag the date says nothing: servers that stand for one another often have other ones.
-        let date = file.isStrong ? nil : file.lastModified?.description
-        let traits = [file.tag ?? "", date ?? "", String(file.length), start.description]
-        return Array(traits.joined(separator: "\n").utf8).withUnsafeBytes {
-            String(BlobDigest(hashing: $0).description.prefix(32))
         }
     }
 
@@ -118,7 +79,7 @@ final class RemoteArchive: RemoteTiles {
         _ finish: @escaping @Sendable (Reading) -> Void
     ) {
         if let objection = version.objection(to: leaf) { return finish(.failure(reader.unusable(objection))) }
-        let part = part(version, leaf.bytes) { version.objection(to: $0, as: leaf) }
+        let part = parts.leaf(leaf, of: version)
         reader.ask("leaf \(version.id) \(leaf.number)", part, of: source, on: tiles) { data in
             try version.take(data, as: leaf)
             return version
@@ -148,7 +109,7 @@ final class RemoteArchive: RemoteTiles {
         let known: @Sendable () -> RemoteDescription = {
             self.state.withLock { $0.description }.map { .said($0.configuration, $0.map, nil) } ?? .unknown
         }
-        TileExchange(tiles, source, start.key, onlyIfCached: false, subject: .part(start)) { outcome in
+        TileExchange(tiles, source, parts.start.key, onlyIfCached: false, subject: .part(parts.start)) { outcome in
             guard case .tile(let candidate, _, _, _) = outcome else { return finish(known()) }
             self.version(of: candidate, on: bound.value) { reading in
                 guard case .success(let version) = reading else { return finish(known()) }
@@ -165,19 +126,19 @@ final class RemoteArchive: RemoteTiles {
     ) {
         let given = given
         let take: @Sendable (Data?) -> RemoteDescription = { metadata in
-            let (configuration, map) = version.described(given, metadata)
+            let (configuration, map) = given.described(by: version.metadata(metadata), kind: version.kind)
             self.state.withLock {
                 $0.description = Description(version: version.id, configuration: configuration, map: map)
             }
             return .said(configuration, map, nil)
         }
         guard let bytes = version.metadataBytes else { return finish(take(nil)) }
-        let part = part(version, bytes) { _ in nil }
+        let part = parts.metadata(bytes, of: version)
         let bound = NIOLoopBound(tiles, eventLoop: tiles.loop)
         TileExchange(tiles, source, part.key, onlyIfCached: false, subject: .part(part)) { outcome in
             // Without its metadata the header still says much; it is asked for again next time.
             guard case .tile(let candidate, _, _, _) = outcome else {
-                let (configuration, map) = version.described(given, nil)
+                let (configuration, map) = given.described(by: version.metadata(nil), kind: version.kind)
                 return finish(.said(configuration, map, nil))
             }
             candidate.read(on: bound.value) { data in

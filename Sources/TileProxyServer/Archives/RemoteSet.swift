@@ -3,6 +3,7 @@ import HTTPCaching
 import NIOCore
 import TileArchive
 import TileCache
+import TileCacheArchive
 import TileSets
 import TileStore
 
@@ -14,78 +15,29 @@ import Foundation
 
 /// A published set at a server.
 ///
-/// Its files are entries: `set.json` like any response, with the server's word on how long it is fresh, but checked every few seconds;
-/// all others under the names of their contents, so that they never change, tiles with equal bytes are fetched once, and a new
-/// version costs what is new in it. Here is only what was made of them, so that nothing is made twice.
+/// Its files are entries, as ``SetParts`` says. Here is only what was made of them, so that nothing is made twice.
 final class RemoteSet: RemoteTiles {
     fileprivate struct State {
         /// `set.json` as it was read last, and what names its bytes.
         var document: (value: SetDocument, bytes: BlobDigest)?
-        /// The lists that were used last, the latest first.
-        var listings: [SetListing] = []
+        /// The lists that were used last; of the largest that is possible, one takes 6 MB.
+        var listings = RecentlyUsed<BlobDigest, SetListing>(mostWeight: 8, mostCount: 8)
     }
 
     private let given: SourceConfiguration
-    /// Its `set.json`.
-    let document: ArchivePart
+    /// Its files.
+    let parts: SetParts
     private let state = Locked(State())
     private let documents: PartReader<SetDocument>
     private let listings: PartReader<SetListing>
     private let chunks: PartReader<[SetTile]>
-
-    /// So many lists are kept in memory; of the largest that is possible, one takes 6 MB.
-    private static let mostListings = 8
-    /// After so many seconds a new version is looked for, so that it is taken up within ten, however clocks round.
-    private static let checkedEvery: Int64 = 9
 
     /// - Parameter given: A source that names a published set at a server.
     init(_ given: SourceConfiguration) {
         self.given = given
         let name = given.name.description
         (documents, listings, chunks) = (PartReader(of: name), PartReader(of: name), PartReader(of: name))
-        document = ArchivePart(
-            key: TileKey(
-                source: given.name, resource: ResourceAddress(uncheckedPath: "set/\(given.fileIdentity).json")),
-            question: FileQuestion(document: SetBounds.document), lifetime: Self.checkedEvery
-        ) { bytes, _ in
-            do {
-                _ = try SetDocument([UInt8](bytes), at: "the set's document")
-                return nil
-            } catch { return "\(error)" }
-        }
-    }
-
-    // MARK: Files
-
-    /// The file of a tile's bytes.
-    func part(of tile: SetTile, isRepeated: Bool) -> ArchivePart {
-        let (blob, size) = (tile.blob, tile.size)
-        return object(SetPaths.blob(blob), "\(blob)", most: size, isRepeated, blob) { data in
-            data.count == size && data.withUnsafeBytes { BlobDigest(hashing: $0) } == blob
-                ? nil : "other bytes than the set's list says"
-        }
-    }
-
-    /// The file of a list, which has to make sense too: one that does not would be read again for each tile.
-    private func part(
-        of list: BlobDigest, length: Int, isRepeated: Bool, _ read: @escaping @Sendable (Data) throws -> Void
-    ) -> ArchivePart {
-        object(SetPaths.list(list), "\(list).gz", most: SetBounds.stored(length), isRepeated, nil) { data in
-            do {
-                try read(data)
-                return nil
-            } catch { return "\(error)" }
-        }
-    }
-
-    private func object(
-        _ path: String, _ name: String, most: Int, _ isRepeated: Bool, _ blob: BlobDigest?,
-        _ objection: @escaping @Sendable (Data) -> String?
-    ) -> ArchivePart {
-        ArchivePart(
-            key: TileKey(source: given.name, resource: ResourceAddress(uncheckedPath: "set/" + name)),
-            question: FileQuestion(object: most, isRepeated: isRepeated), path: path, blob: blob
-        ) { data, _ in objection(data) }
+        parts = SetParts(of: given.name, identity: given.fileIdentity)
     }
 
     // MARK: Reading
@@ -103,7 +55,7 @@ final class RemoteSet: RemoteTiles {
         if let known = state.withLock({ $0.document }), known.bytes == bytes { return finish(.success(known.value)) }
         let state = state
         documents.read("\(bytes)", of: candidate, on: tiles) { data in
-            let document = try SetDocument([UInt8](data), at: "the set's document")
+            let document = try SetParts.document(data)
             state.withLock { $0.document = (document, bytes) }
             return document
         } _: {
@@ -121,12 +73,12 @@ final class RemoteSet: RemoteTiles {
         _ finish: @escaping @Sendable (Result<SetListing, PartTrouble>) -> Void
     ) {
         let root = version.root
-        if let known = state.withLock({ $0.find(root) }) { return finish(.success(known)) }
+        if let known = state.withLock({ $0.listings.find(root) }) { return finish(.success(known)) }
         let state = state
-        let part = part(of: root, length: version.length, isRepeated: isRepeated) { _ = try version.list($0) }
+        let part = parts.file(of: version, isRepeated: isRepeated)
         listings.ask("\(root)", part, of: source, on: tiles, onlyIfCached: onlyIfCached) { data in
             let listing = SetListing(try version.list(data))
-            state.withLock { $0.keep(listing, most: Self.mostListings) }
+            state.withLock { $0.listings.insert(listing, listing.root, weight: 1) }
             return listing
         } _: {
             finish($0)
@@ -141,10 +93,7 @@ final class RemoteSet: RemoteTiles {
         onlyIfCached: Bool, _ finish: @escaping @Sendable (Result<[SetTile], PartTrouble>) -> Void
     ) {
         if let known = listing.known(number) { return finish(.success(known)) }
-        let item = listing.items[number]
-        let part = part(of: item.digest, length: item.length, isRepeated: isRepeated) {
-            _ = try listing.chunk([UInt8]($0), number: number)
-        }
+        let part = parts.file(of: number, in: listing, isRepeated: isRepeated)
         chunks.ask("\(listing.root) \(number)", part, of: source, on: tiles, onlyIfCached: onlyIfCached) { data in
             let tiles = try listing.chunk([UInt8](data), number: number)
             listing.keep(tiles, as: number)
@@ -176,7 +125,9 @@ final class RemoteSet: RemoteTiles {
         _ finish: @escaping @Sendable (RemoteDescription) -> Void
     ) {
         let bound = NIOLoopBound(tiles, eventLoop: tiles.loop)
-        TileExchange(tiles, source, document.key, onlyIfCached: false, subject: .part(document)) { outcome in
+        TileExchange(
+            tiles, source, parts.document.key, onlyIfCached: false, subject: .part(parts.document)
+        ) { outcome in
             guard case .tile(let candidate, _, _, _) = outcome else { return finish(.unknown) }
             self.document(of: candidate, on: bound.value) { reading in
                 guard case .success(let document) = reading else { return finish(.unknown) }
@@ -211,46 +162,5 @@ final class RemoteSet: RemoteTiles {
                 }
             }
         }
-    }
-}
-
-extension RemoteSet.State {
-    /// A list, which is used by that.
-    fileprivate mutating func find(_ root: BlobDigest) -> SetListing? {
-        guard let place = listings.firstIndex(where: { $0.root == root }) else { return nil }
-        let found = listings.remove(at: place)
-        listings.insert(found, at: 0)
-        return found
-    }
-
-    fileprivate mutating func keep(_ listing: SetListing, most: Int) {
-        listings.removeAll { $0.root == listing.root }
-        listings.insert(listing, at: 0)
-        if listings.count > most { listings.removeLast() }
-    }
-}
-
-/// A version of a set: its root, and the length of that.
-struct SetVersion: Hashable, Sendable {
-    let root: BlobDigest
-    let length: Int
-
-    /// The version whose root begins with some digits, or the latest one without any; `nil` if there is none, or several are.
-    init?(_ digits: String?, of document: SetDocument) {
-        let former = document.kept.filter { $0.root != document.root }
-        let roots = [(document.root, document.rootLength)] + former.map { ($0.root, $0.length) }
-        let found = digits.map { digits in roots.filter { $0.0.description.hasPrefix(digits) } } ?? [roots[0]]
-        guard found.count == 1 else { return nil }
-        (root, length) = found[0]
-    }
-
-    /// Its chunks, from the file that a set has of its root.
-    ///
-    /// - Throws: ``SetError``.
-    func list(_ stored: Data) throws -> SetRoot {
-        guard let bytes = SetList.unpacked([UInt8](stored), root, length: length) else {
-            throw SetError(.damaged, "the list \(root) is damaged")
-        }
-        return try SetRoot(bytes)
     }
 }

@@ -4,6 +4,7 @@ import HTTPListener
 import NIOCore
 import TileArchive
 import TileCache
+import TileCacheArchive
 import TileSets
 import TileStore
 
@@ -19,6 +20,8 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
     private let key: TileKey
     /// The first digits of the version's root, if it is not to be the latest one.
     private let digits: String?
+    /// The way that is left; `nil` for what is no tile.
+    private var way: SetSteps?
     /// `set.json`, if it was asked for.
     private var opening: StepsToTile.Opening?
     /// What is answered if `set.json` still names what is missing.
@@ -27,16 +30,10 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
     /// - Parameter version: The first digits of the version's root; `nil` for the latest one.
     init(_ steps: StepsToTile, _ set: RemoteSet, _ key: TileKey, version: String?) {
         (self.steps, self.set, self.key, digits) = (steps, set, key, version)
+        way = key.tile.map { SetSteps(to: $0, version: version, known: set.latestDocument) }
     }
 
-    func start() {
-        // What a version is does not change, so that nobody is asked whether there is a newer one.
-        if let digits, let document = set.latestDocument, SetVersion(digits, of: document) != nil {
-            return read(document)
-        }
-        open(reloads: false)
-    }
-
+    func start() { goOn() }
     func leave() { steps.leave() }
 
     private func ask(_ part: ArchivePart, reloads: Bool = false, _ then: @escaping (TileExchange.Outcome) -> Void) {
@@ -45,89 +42,71 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
 
     private var now: HTTPDate { steps.tiles.time.now }
 
-    /// Whether `set.json` was read a moment ago, so that what it names has to be there.
-    private var isRepeated: Bool {
-        if fallback != nil { return true }
-        guard let read = opening?.candidate.entry.metadata.storedAt else { return false }
-        return (0..<2).contains(now.seconds - read.seconds)
+    // MARK: The way
+
+    private func goOn() {
+        guard !steps.isOver else { return }
+        switch way?.next(at: now) ?? .absent {
+        case .document(let reloads): ask(set.parts.document, reloads: reloads) { [weak self] in self?.opened($0) }
+        case .list(let version, let isRepeated):
+            set.listing(
+                version, isRepeated: isRepeated, of: steps.source, on: steps.tiles, onlyIfCached: steps.onlyIfCached
+            ) { reading in self.read(reading) { $0.take($1) } }
+        case .chunk(let number, let listing, let isRepeated):
+            set.chunk(
+                number, of: listing, isRepeated: isRepeated, of: steps.source, on: steps.tiles,
+                onlyIfCached: steps.onlyIfCached
+            ) { reading in self.read(reading) { $0.take($1, as: number) } }
+        case .file(let tile, let isRepeated): ask(for: tile, isRepeated: isRepeated)
+        case .absent: steps.end(answer(Candidate(absenceOf: key, mark: nil, at: now), nil))
+        case .noVersion:
+            let refusal = Refusal(status: 404, words: "The set has no such version.")
+            steps.end(.refused(refusal, status(detail: "no version"), nil))
+        }
     }
-
-    // MARK: The version
-
-    private func open(reloads: Bool) { ask(set.document, reloads: reloads) { [weak self] in self?.opened($0) } }
 
     private func opened(_ outcome: TileExchange.Outcome) {
         guard let opening = StepsToTile.Opening(outcome) else { return steps.end(fallback ?? outcome) }
         self.opening = opening
         set.document(of: opening.candidate, on: steps.tiles) { reading in
-            switch reading {
-            case .success(let document): self.read(document)
-            case .failure(let trouble): self.failed(trouble, root: nil)
-            }
+            self.read(reading) { $0.take($1, readAt: opening.candidate.entry.metadata.storedAt) }
         }
     }
 
-    private func read(_ document: SetDocument) {
-        guard !steps.isOver else { return }
-        guard let version = SetVersion(digits, of: document), let tile = key.tile else {
-            let refusal = Refusal(status: 404, words: "The set has no such version.")
-            return steps.end(.refused(refusal, status(detail: "no version"), nil))
-        }
-        set.listing(
-            version, isRepeated: isRepeated, of: steps.source, on: steps.tiles, onlyIfCached: steps.onlyIfCached
-        ) { reading in
-            switch reading {
-            case .success(let listing):
-                let place = SetKey(tile)
-                self.find(place, SetSearch(place, in: listing), in: listing)
-            case .failure(let trouble): self.failed(trouble, root: version.root)
+    /// Takes what was read, and goes on with it.
+    private func read<Value>(
+        _ reading: Result<Value, PartTrouble>, _ take: (inout SetSteps, Value) -> Void
+    ) {
+        switch reading {
+        case .success(let value):
+            if var way {
+                take(&way, value)
+                self.way = way
             }
-        }
-    }
-
-    // MARK: The list
-
-    private func find(_ place: SetKey, _ search: SetSearch, in listing: SetListing) {
-        guard !steps.isOver else { return }
-        var search = search
-        switch search.next() {
-        case .tile(let tile) where tile.key.isAtPlace(of: place): ask(for: tile, of: listing)
-        case .tile, .none: steps.end(answer(Candidate(absenceOf: key, mark: nil, at: now), nil))
-        case .chunk(let number):
-            set.chunk(
-                number, of: listing, isRepeated: isRepeated, of: steps.source, on: steps.tiles,
-                onlyIfCached: steps.onlyIfCached
-            ) { [search] reading in
-                switch reading {
-                case .success(let tiles):
-                    var search = search
-                    search.take(tiles, as: number)
-                    self.find(place, search, in: listing)
-                case .failure(let trouble): self.failed(trouble, root: listing.root)
-                }
-            }
+            goOn()
+        case .failure(let trouble): failed(trouble)
         }
     }
 
     // MARK: The bytes
 
-    private func ask(for tile: SetTile, of listing: SetListing) {
+    private func ask(for tile: SetTile, isRepeated: Bool) {
         let limit = steps.source.tiles.bodyLimit
         guard tile.size <= limit else {
             let words = "a tile of \(tile.size) bytes, which is more than the \(limit) that the source allows"
             let name = steps.source.name.description
-            return failed(PartTrouble(failure: .unusable(.body, words, host: name)), root: listing.root)
+            return failed(PartTrouble(failure: .unusable(.body, words, host: name)))
         }
-        ask(set.part(of: tile, isRepeated: isRepeated)) { [weak self] in self?.answered($0, tile, listing) }
+        ask(set.parts.file(of: tile, isRepeated: isRepeated)) { [weak self] in self?.answered($0, tile) }
     }
 
-    private func answered(_ outcome: TileExchange.Outcome, _ tile: SetTile, _ listing: SetListing) {
+    private func answered(_ outcome: TileExchange.Outcome, _ tile: SetTile) {
         switch outcome {
         case .tile(let candidate, let status, let from, let isKept):
             let brought = from == .hit ? nil : (status, from, isKept)
             steps.end(answer(candidate.of(key, tile.kind), brought))
         case .refused(let refusal, let status, .some(let failure)):
-            failed(PartTrouble(failure: failure, refusal: (refusal, status)), root: listing.root)
+            failed(PartTrouble(failure: failure, refusal: (refusal, status)))
         case .refused: steps.end(outcome)
         }
     }
@@ -172,18 +151,17 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
     }
 
     /// A file cannot be had: where it is gone, the set was renewed, perhaps.
-    private func failed(_ trouble: PartTrouble, root: BlobDigest?) {
+    private func failed(_ trouble: PartTrouble) {
         guard !steps.isOver else { return }
         let refusal =
             trouble.refusal?.words ?? Refusal(status: 502, words: "The set at the tile server cannot be read.")
         let status = trouble.refusal?.status ?? opening?.status ?? self.status(detail: nil)
         let outcome = TileExchange.Outcome.refused(refusal, status, trouble.failure)
-        guard !isRepeated, !steps.onlyIfCached, case .unusable(.otherVersion, _, _) = trouble.failure else {
-            return steps.end(fallback ?? outcome)
-        }
+        guard !steps.onlyIfCached, case .unusable(.otherVersion, _, _) = trouble.failure,
+            way?.retries(latest: set.latestRoot, at: now) == true
+        else { return steps.end(fallback ?? outcome) }
         fallback = outcome
-        // Somebody else may have read it anew meanwhile.
-        open(reloads: root == set.latestRoot || digits != nil)
+        goOn()
     }
 }
 

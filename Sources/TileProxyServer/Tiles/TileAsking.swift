@@ -20,9 +20,9 @@ import Foundation
 final class TileAsking: @unchecked Sendable {
     // Sendable so that it can wait for other threads and be called back on its loop; nothing is touched off the loop.
 
-    private let tiles: TileLoop
-    private let source: ServedSource
-    private let key: TileKey
+    let tiles: TileLoop
+    let source: ServedSource
+    let key: TileKey
     /// What is stored, if there is something.
     private let stored: Candidate?
     private let isHeld: Bool
@@ -30,7 +30,7 @@ final class TileAsking: @unchecked Sendable {
     private let isRefresh: Bool
     private let subject: TileSubject
     private let looksAgain: Bool
-    private var fill: TileFill
+    var fill: TileFill
     /// What of which file the request is for, if it is for no tile's own URL.
     private var question: FileQuestion?
     private var slot: OriginSlots.Slot?
@@ -55,7 +55,7 @@ final class TileAsking: @unchecked Sendable {
     private var sentAt: UInt64 = 0
     private var answer = TransportResponse(head: HTTPResponse(status: .ok))
     /// What is stored by now.
-    private var found: Candidate?
+    var found: Candidate?
     private var isStored = true
     /// A large body, once it is stored.
     private var file: StoredBody?
@@ -155,7 +155,7 @@ final class TileAsking: @unchecked Sendable {
     // MARK: Events
 
     /// Hands an event to the fill, and does what it says.
-    private func take(_ event: TileFill.Event) {
+    func take(_ event: TileFill.Event) {
         events.append(event)
         guard !isActing else { return }
         isActing = true
@@ -231,49 +231,11 @@ final class TileAsking: @unchecked Sendable {
         }
     }
 
-    private func prepared(_ request: HTTPRequest, _ question: FileQuestion? = nil) {
+    func prepared(_ request: HTTPRequest, _ question: FileQuestion? = nil) {
         ownHost = OriginHost(request).name
         self.question = question
         take(.prepared(request, file: question))
     }
-
-    /// Walks down an archive's directories to a tile.
-    private func find(
-        _ tile: TileAddress, _ archive: RemoteArchive, _ version: ArchiveVersion, isRepeated: Bool, learned: Int = 0
-    ) {
-        guard !fill.isOver else { return }
-        func refuse(_ words: String) {
-            take(.unprepared(.unusable(.body, words, host: OriginHost(tiles.fileRequest(of: source)).name)))
-        }
-        switch version.place(of: tile) {
-        case .damaged(let why): refuse(why)
-        case .absent:
-            found = Candidate(absenceOf: key, mark: version.id, at: tiles.time.now)
-            take(.looked(isEnough: true))
-        case .tile(let bytes) where bytes.count > source.tiles.bodyLimit:
-            let limit = source.tiles.bodyLimit
-            refuse("a tile of \(bytes.count) bytes, which is more than the \(limit) that the source allows")
-        case .tile(let bytes):
-            let question = FileQuestion(bytes, of: version.file, mark: version.id, isRepeated: isRepeated)
-            prepared(tiles.fileRequest(of: source), question)
-        // So large that they put each other out of memory.
-        case .leaf where learned == Self.mostDirectories: refuse("directories that are too large together")
-        case .leaf(let leaf):
-            archive.learn(leaf, of: version, source, on: tiles) { reading in
-                switch reading {
-                case .success:
-                    self.find(tile, archive, version, isRepeated: isRepeated, learned: learned + 1)
-                case .failure(let trouble):
-                    // Else all is asked for once more with each request, where the version is another one each time.
-                    let origin = isRepeated ? self.tiles.fileRequest(of: self.source).originName : nil
-                    self.take(.unprepared(trouble.failure, origin: origin))
-                }
-            }
-        }
-    }
-
-    /// So many directories are learnt for one tile at most: twice as many as may lead to one.
-    private static let mostDirectories = 8
 
     /// Whether the flight before this one has brought the tile, after the one who asks had looked.
     private func hasLanded() -> Bool {
@@ -521,11 +483,11 @@ final class TileAsking: @unchecked Sendable {
                 (self.hashed, self.blob) = (hashed, hashed.digest)
                 self.take(.checked(objection: why))
             }
-        case .archived(_, let version, _):
-            let (type, coding) = version.content(of: body)
+        case .archived:
+            let said = subject.content(of: body)
             var content = HTTPFields()
-            (content[.contentType], content[.contentEncoding]) = (type, coding)
-            check(type, coding, source.configuration.kind ?? version.kind, content)
+            (content[.contentType], content[.contentEncoding]) = (said?.type, said?.coding)
+            check(said?.type, said?.coding, source.configuration.kind ?? said?.kind ?? kind, content)
         }
     }
 

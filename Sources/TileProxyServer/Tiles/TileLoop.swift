@@ -44,12 +44,8 @@ final class TileLoop {
     ///
     /// - Parameter path: Another file's path from the folder of that one; the query stays.
     func fileRequest(of source: ServedSource, _ path: String? = nil) -> HTTPRequest {
-        var request = request(for: TileAddress(unchecked: 0, 0, 0, 1, nil), of: source)
-        guard let path, let own = request.path else { return request }
-        let (folder, query) = (own.prefix { $0 != "?" }, own.drop { $0 != "?" })
-        let slash = folder.lastIndex(of: "/").map { folder[...$0] } ?? "/"
-        request.path = slash + path + query
-        return request
+        let request = request(for: TileAddress(unchecked: 0, 0, 0, 1, nil), of: source)
+        return path.map { request.forFile(at: $0) } ?? request
     }
 
     /// Whether a source is still configured as it was when a tile of it was asked for.

@@ -4,7 +4,9 @@ import HTTPCaching
 import HTTPTypes
 import Testing
 import TileArchive
+import TileArchiveTesting
 import TileCache
+import TileCacheArchive
 import TileCacheTesting
 import TileStore
 import TileStoreTesting
@@ -20,7 +22,7 @@ struct RemoteArchiveTests {
         _ site: ArchiveSite, _ change: (inout SourceConfiguration) -> Void = { _ in },
         _ body: (TileLab) async throws -> Void
     ) async throws {
-        try await TileLab.with("w=" + Self.url, change, origin: { try site.answer($0) }, body)
+        try await TileLab.with("w=" + Self.url, change, origin: { try TileLab.Answer(site.answer($0)) }, body)
     }
 
     private func leaves(_ text: String = "a") throws -> Data {
@@ -188,7 +190,7 @@ struct RemoteArchiveTests {
         let (site, gate, isHeld) = (ArchiveSite(old), TileCacheTesting.Gate(), Locked(false))
         try await TileLab.with("w=" + Self.url) { _ in
         } origin: { request in
-            let answer = try site.answer(request)
+            let answer = try TileLab.Answer(site.answer(request))
             if request.headerFields[.ifMatch] == "\"1\"" {
                 isHeld.withLock { $0 = true }
                 await gate.wait()
@@ -223,7 +225,7 @@ struct RemoteArchiveTests {
         func start(_ query: String, _ token: String = "t") throws -> TileKey {
             var source = SourceConfiguration(name: try SourceName("w"), template: "https://h/w.pmtiles" + query)
             source.values = ["token": token]
-            return RemoteArchive(source).start.key
+            return RemoteArchive(source).parts.start.key
         }
         #expect(try start("?id=a") != start("?id=b") && start("") != start("?id=a"))
         #expect(try start("?id=a&key=1") == start("?id=a&key=2"))
@@ -264,7 +266,7 @@ struct RemoteArchiveTests {
             site.become(try leaves("b"), tag: "\"2\"")
             lab.clock.advance(seconds: 61)
             site.twist { request, answer in
-                if request.headerFields[.range] != "bytes=0-16383" { answer = TileLab.Answer(status: 500) }
+                if request.headerFields[.range] != "bytes=0-16383" { answer = SiteAnswer(status: 500) }
             }
             let stale = try await lab.get("/tiles/w/2/0/0")
             #expect(stale.text.hasSuffix("a 2/0/0") && stale[.cacheStatus]?.contains("detail=stale-if-error") == true)
@@ -304,7 +306,7 @@ struct RemoteArchiveTests {
         let site = ArchiveSite(try leaves())
         try await with(site) { lab in
             _ = try await lab.get("/tiles/w/2/0/0")
-            site.twist { _, answer in answer = TileLab.Answer(status: 404) }
+            site.twist { _, answer in answer = SiteAnswer(status: 404) }
             #expect(try await lab.get("/tiles/w/2/1/0").status == 502)
             lab.clock.advance(seconds: 61)
             let stale = try await lab.get("/tiles/w/2/0/0")
@@ -314,7 +316,7 @@ struct RemoteArchiveTests {
 
     // MARK: Answers that are not believed
 
-    static let wrong: [(String, @Sendable (HTTPRequest, inout TileLab.Answer) -> Void)] = [
+    static let wrong: [(String, @Sendable (HTTPRequest, inout SiteAnswer) -> Void)] = [
         ("all of the file", { $1.status = 200 }),
         ("a short body", { $1.body.removeLast() }),
         ("a long body", { $1.body.append(0) }),
@@ -414,7 +416,7 @@ struct RemoteArchiveTests {
         try await TileLab.with(
             "w=" + Self.url, { $0.headers = [.authorization: "secret"] },
             origin: { request in
-                guard request.authority == "files.example" else { return try site.answer(request) }
+                guard request.authority == "files.example" else { return try TileLab.Answer(site.answer(request)) }
                 return TileLab.Answer(status: 302, fields: [.location: "https://cdn.example/w.pmtiles"])
             }
         ) { lab in
@@ -505,7 +507,7 @@ struct RemoteArchiveTests {
     @Test func twoArchivesOfOneNameShareNoVersion() async throws {
         let (one, two) = (ArchiveSite(try leaves("a")), ArchiveSite(try leaves("b"), tag: "\"9\""))
         try await TileLab.with(
-            "w=" + Self.url, origin: { try $0.path == "/w.pmtiles" ? one.answer($0) : two.answer($0) }
+            "w=" + Self.url, origin: { try TileLab.Answer($0.path == "/w.pmtiles" ? one.answer($0) : two.answer($0)) }
         ) { lab in
             #expect(try await lab.get("/tiles/w/2/0/0").text.hasSuffix("a 2/0/0"))
             try await lab.adopt([

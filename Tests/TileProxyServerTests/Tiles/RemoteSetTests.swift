@@ -4,6 +4,7 @@ import HTTPCaching
 import HTTPTypes
 import Testing
 import TileArchive
+import TileArchiveTesting
 import TileCache
 import TileCacheTesting
 import TileSets
@@ -30,7 +31,9 @@ struct RemoteSetTests {
             #expect(symlink(publisher.folder + "/set", maps) == 0)
         }
         let site = FolderSite(publisher.folder, fields: fields)
-        try await TileLab.with("s=" + Self.url, change, origin: { try site.answer($0) }) { try await body($0, site) }
+        try await TileLab.with("s=" + Self.url, change, origin: { try TileLab.Answer(site.answer($0)) }) {
+            try await body($0, site)
+        }
     }
 
     private func expect(_ lab: TileLab, _ name: String, _ tiles: [Int: String], _ note: String) async throws {
@@ -190,7 +193,8 @@ struct RemoteSetTests {
         try publisher.publish([0: "sea"])
         let site = FolderSite(publisher.folder)
         #expect(symlink(publisher.folder + "/set", publisher.folder + "/maps") == 0)
-        try await TileLab.with("s=" + Self.url + "?token=xyz/uvw", origin: { try site.answer($0) }) { lab in
+        try await TileLab.with("s=" + Self.url + "?token=xyz/uvw", origin: { try TileLab.Answer(site.answer($0)) }) {
+            lab in
             let tile = try await lab.get("/tiles/s/2/0/1")
             #expect(tile.status == 200)
             let asked = lab.origin.paths()
@@ -210,7 +214,7 @@ struct RemoteSetTests {
             #expect(try await lab.get("/tiles/s/2/0/1").status == 200)
             let gone = object("land")
             try publisher.publish([0: "sea", 2: "city"])
-            site.twist { request, answer in if request.path == gone { answer = TileLab.Answer(status: 404) } }
+            site.twist { request, answer in if request.path == gone { answer = SiteAnswer(status: 404) } }
             _ = lab.origin.paths()
             // Within the ten seconds, but not at once.
             lab.clock.advance(seconds: 3)
@@ -220,7 +224,7 @@ struct RemoteSetTests {
             #expect(asked.count == 5 && Array(asked.prefix(2)) == [gone, "/maps/set.json"], "\(asked)")
             // One that the latest version names and that is missing all the same is an error, and is left alone for a while.
             let missing = object("sea")
-            site.twist { request, answer in if request.path == missing { answer = TileLab.Answer(status: 404) } }
+            site.twist { request, answer in if request.path == missing { answer = SiteAnswer(status: 404) } }
             let key = try TileKey("s:set/" + String(missing.split(separator: "/").last ?? ""))
             #expect(try lab.store.remove([key]).removedEntries == 1)
             for _ in 0..<20 {
@@ -286,7 +290,7 @@ struct RemoteSetTests {
                 case "too short": answer.body = answer.body.dropLast()
                 case "empty": answer.body = Data()
                 case "an error page":
-                    answer = TileLab.Answer(fields: [.contentType: "text/html"], body: Data("no".utf8))
+                    answer = SiteAnswer(fields: [.contentType: "text/html"], body: Data("no".utf8))
                 case "206":
                     answer.status = 206
                     answer.fields[.contentRange] = "bytes 0-10/11"
@@ -366,7 +370,7 @@ struct RemoteSetTests {
                     answer.body = Data(
                         (lengths.map { text.replacing($0, with: "\"rootLength\":\(nonsense.count)") } ?? text).utf8)
                 } else if path.contains("\(root)") {
-                    answer = TileLab.Answer(body: packed)
+                    answer = SiteAnswer(body: packed)
                 }
             }
             var statuses: [Int] = []

@@ -2,6 +2,7 @@ import Foundation
 import HTTPTypes
 import Testing
 import TileArchive
+import TileArchiveTesting
 import TileCache
 import TileSets
 import TileStore

@@ -1,33 +1,33 @@
-import CacheEngine
+package import CacheEngine
 import HTTPCaching
-import TileArchive
-import TileCache
+package import TileArchive
+package import TileCache
 import TileStore
 
 #if canImport(FoundationEssentials)
-import FoundationEssentials
+package import FoundationEssentials
 #else
-import Foundation
+package import Foundation
 #endif
 
 /// One version of a PMTiles archive at a server: what its beginning says, and those of its directories that were needed so far.
 ///
 /// It never changes but for the directories that it remembers. Everything that is asked for with it is of this version.
-final class ArchiveVersion: Sendable {
+package final class ArchiveVersion: Sendable {
     /// A leaf directory: where it lies, and the tiles that may occur in it.
-    struct Leaf: Sendable {
+    package struct Leaf: Sendable {
         fileprivate let entry: PMTilesEntry
         fileprivate let tiles: Range<UInt64>
         fileprivate let section: PMTilesHeader.Section
 
         /// What no other leaf of the version has.
-        var number: UInt64 { entry.offset }
+        package var number: UInt64 { entry.offset }
         /// Which bytes of the file it is.
-        var bytes: Range<Int64> { section.bytes }
+        package var bytes: Range<Int64> { section.bytes }
     }
 
     /// Where a tile is.
-    enum Place: Sendable {
+    package enum Place: Sendable {
         /// There is no such tile.
         case absent
         /// It is these bytes of the file.
@@ -39,14 +39,14 @@ final class ArchiveVersion: Sendable {
     }
 
     /// The beginning of a file that is asked for: header and root directory, by the format's own rule.
-    static let startLength: Int64 = 16_384
+    package static let startLength: Int64 = 16_384
 
     /// What tells it from all other versions.
-    let id: String
+    package let id: String
     /// The same, as the server tells it.
-    let file: FileVersion
+    package let file: FileVersion
     /// What its tiles are.
-    let kind: TileKind
+    package let kind: TileKind
     private let layout: PMTilesLayout
     private let root: PMTilesDirectory
     private let leaves = Locked(LeafCache())
@@ -54,7 +54,7 @@ final class ArchiveVersion: Sendable {
     /// Reads the beginning of a file.
     ///
     /// - Throws: ``ArchiveError``.
-    init(_ start: Data, id: String, file: FileVersion, of name: String) throws {
+    package init(_ start: Data, id: String, file: FileVersion, of name: String) throws {
         (self.id, self.file) = (id, file)
         layout = try Self.layout(start, length: file.length, name)
         root = try Self.root(layout, start)
@@ -85,7 +85,7 @@ final class ArchiveVersion: Sendable {
     }
 
     /// What is wrong with the beginning of a file of some length; `nil` if it is that of an archive.
-    static func objection(toStart start: Data, length: Int64, of name: String) -> String? {
+    package static func objection(toStart start: Data, length: Int64, of name: String) -> String? {
         do {
             _ = try root(layout(start, length: length, name), start)
             return nil
@@ -93,7 +93,7 @@ final class ArchiveVersion: Sendable {
     }
 
     /// Where a tile is, by the directories that are known.
-    func place(of tile: TileAddress) -> Place {
+    package func place(of tile: TileAddress) -> Place {
         let number = TileID.number(z: tile.z, x: tile.x, y: tile.y)
         var (directory, tiles) = (root, 0..<TileID.formatEnd)
         do {
@@ -113,13 +113,13 @@ final class ArchiveVersion: Sendable {
     }
 
     /// Why a leaf is not asked for; `nil` if it may be.
-    func objection(to leaf: Leaf) -> String? {
+    package func objection(to leaf: Leaf) -> String? {
         leaf.section.length <= UInt64(PMTilesDirectory.mostBytes)
             ? nil : "a directory of \(leaf.section.length) bytes, which is more than a directory may have"
     }
 
     /// What is wrong with the bytes of a leaf; `nil` if they are one.
-    func objection(to bytes: Data, as leaf: Leaf) -> String? {
+    package func objection(to bytes: Data, as leaf: Leaf) -> String? {
         do {
             _ = try directory(bytes, leaf)
             return nil
@@ -129,7 +129,7 @@ final class ArchiveVersion: Sendable {
     /// Remembers a leaf.
     ///
     /// - Throws: ``ArchiveError``.
-    func take(_ bytes: Data, as leaf: Leaf) throws {
+    package func take(_ bytes: Data, as leaf: Leaf) throws {
         let directory = try directory(bytes, leaf)
         leaves.withLock { $0.insert(directory, leaf.entry.offset, leaf.tiles) }
     }
@@ -141,23 +141,23 @@ final class ArchiveVersion: Sendable {
     }
 
     /// What a tile's bytes are.
-    func content(of tile: Data) -> (type: String?, coding: String?) {
+    package func content(of tile: Data) -> (type: String?, coding: String?) {
         let tile = layout.tile(tile, format: layout.tileFormat)
         return (tile.mediaType, tile.contentEncoding)
     }
 
     /// Where the metadata lies; `nil` if there is none, or more than is read.
-    var metadataBytes: Range<Int64>? {
+    package var metadataBytes: Range<Int64>? {
         let section = layout.header.metadata
         return section.length > 0 && section.length <= UInt64(PMTilesLayout.mostMetadata) ? section.bytes : nil
     }
 
-    /// What the operator said of a source, filled up with what the archive says.
+    /// What the archive says of itself.
     ///
-    /// - Parameter metadata: The section of metadata, if it was read.
-    func described(_ given: SourceConfiguration, _ metadata: Data?) -> (SourceConfiguration, MapDescription) {
+    /// - Parameter section: Its section of metadata, if it was read.
+    package func metadata(_ section: Data?) -> ArchiveMetadata {
         var warnings: [String] = []
-        return given.described(by: layout.metadata(&warnings) { _ in metadata ?? Data() }, kind: kind)
+        return layout.metadata(&warnings) { _ in section ?? Data() }
     }
 }
 

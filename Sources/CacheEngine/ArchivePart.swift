@@ -1,43 +1,61 @@
-import CacheEngine
-import HTTPCaching
-import TileStore
+package import HTTPCaching
+package import TileStore
 
 #if canImport(FoundationEssentials)
-import FoundationEssentials
+package import FoundationEssentials
 #else
-import Foundation
+package import Foundation
 #endif
 
-/// What is asked of a source under a key.
-enum TileSubject: Sendable {
-    /// A tile with a URL of its own.
-    case tile
-    /// A part of an archive at a server (its beginning, a directory, its metadata), or a file of a published set.
-    case part(ArchivePart)
-    /// A tile of one version of an archive at a server.
-    ///
-    /// - Parameter isRepeated: Whether the archive has turned out to be another one already.
-    case archived(RemoteArchive, ArchiveVersion, isRepeated: Bool)
+/// A part of an archive, or a file of a set, at a server; it has an entry of its own.
+///
+/// A value: it says what to ask, and how what is stored under its key counts.
+package struct ArchivePart: Sendable {
+    /// The key of its entry.
+    package let key: TileKey
+    /// What is asked for.
+    package let question: FileQuestion
+    /// Where the file is, from the place of the one that the source names; `nil` for that one.
+    package var path: String?
+    /// For how many seconds it counts as fresh, whatever its server says; `nil` for as long as that says.
+    package var lifetime: Int64?
+    /// The name of its bytes, if that is known beforehand.
+    package var blob: BlobDigest?
+    /// What is wrong with its bytes, given how many bytes the file has; it may take its time.
+    package let objection: @Sendable (Data, _ fileLength: Int64) -> String?
+    /// What its bytes are, where that is to be stored with them: media type and content coding.
+    package var content: (@Sendable (Data) -> (type: String?, coding: String?))?
 
-    /// The version that a tile has to be of.
-    var version: String? { if case .archived(_, let version, _) = self { version.id } else { nil } }
+    /// Describes a part.
+    package init(
+        key: TileKey, question: FileQuestion, path: String? = nil, lifetime: Int64? = nil, blob: BlobDigest? = nil,
+        objection: @escaping @Sendable (Data, _ fileLength: Int64) -> String?
+    ) {
+        self.key = key
+        self.question = question
+        self.path = path
+        self.lifetime = lifetime
+        self.blob = blob
+        self.objection = objection
+    }
 
-    /// What is stored, as it counts for this subject.
-    ///
-    /// What is of the very version that is asked for never changes, whatever its own answer said of its lifetime. A tile of another
-    /// version is stale.
-    func judged(_ lookup: Lookup, at now: HTTPDate) -> Lookup {
-        guard case .found(let candidate) = lookup else { return lookup }
-        switch self {
-        case .tile: return lookup
-        case .part(let part): return part.judged(candidate, at: now).map { .found($0) } ?? .miss
-        case .archived(_, let version, _):
-            let isOfVersion = candidate.entry.metadata.fileMark == version.id
-            return .found(isOfVersion ? candidate.lasting(at: now) : candidate.replaced(at: now))
+    /// How many bytes it has at most.
+    package var length: Int { question.mostBytes }
+
+    /// What is stored, as it counts; `nil` if it is something else.
+    package func judged(_ candidate: Candidate, at now: HTTPDate) -> Candidate? {
+        switch question.extent {
+        case .beginning, .document: return lifetime.map { candidate.checked(at: now, every: $0) } ?? candidate
+        case .object:
+            if let blob, candidate.entry.blob != blob { return nil }
+            return candidate.lasting(at: now)
+        case .bytes:
+            let isOfVersion = candidate.entry.metadata.fileMark == question.mark && candidate.length == length
+            return isOfVersion ? candidate.lasting(at: now) : candidate.replaced(at: now)
         }
     }
 
-    /// What is to be stored.
+    /// What is to be stored of an answer.
     ///
     /// Of a document the answer that was received last counts, whatever its server's clock said: one that was not stored because of an
     /// earlier `Date` would be asked for with every tile, and the former one would come back.
@@ -45,8 +63,8 @@ enum TileSubject: Sendable {
     /// One that was changed less than two seconds before it was sent is stored without validators, so that it is asked for whole
     /// next time: another change in them leaves the date as it is (RFC 9110 §8.8.2.2), and the tags that many servers make of date
     /// and length.
-    func stored(_ record: AnswerRecord) -> AnswerRecord {
-        guard case .part(let part) = self, case .document = part.question.extent else { return record }
+    package func stored(_ record: AnswerRecord) -> AnswerRecord {
+        guard case .document = question.extent else { return record }
         var metadata = record.intent.metadata
         let sent = metadata.date ?? metadata.storedAt
         if let changed = metadata.lastModified, sent.seconds &- changed.seconds < 2 {
@@ -58,48 +76,17 @@ enum TileSubject: Sendable {
         return record
     }
 
-    /// The use of the engine, with room for what is asked for.
-    func use(_ use: CacheUse) -> CacheUse {
-        guard case .part(let part) = self else { return use }
+    /// The use of the engine, with room for it.
+    package func use(_ use: CacheUse) -> CacheUse {
         var use = use
-        use.storedBodyBytes = part.length
+        use.storedBodyBytes = length
         return use
-    }
-}
-
-/// A part of an archive, or a file of a set, at a server; it has an entry of its own.
-struct ArchivePart: Sendable {
-    let key: TileKey
-    let question: FileQuestion
-    /// Where the file is, from the place of the one that the source names; `nil` for that one.
-    var path: String?
-    /// For how many seconds it counts as fresh, whatever its server says; `nil` for as long as that says.
-    var lifetime: Int64?
-    /// The name of its bytes, if that is known beforehand.
-    var blob: BlobDigest?
-    /// What is wrong with its bytes, given how many bytes the file has; it may take its time.
-    let objection: @Sendable (Data, _ fileLength: Int64) -> String?
-
-    /// How many bytes it has at most.
-    var length: Int { question.mostBytes }
-
-    /// What is stored, as it counts; `nil` if it is something else.
-    fileprivate func judged(_ candidate: Candidate, at now: HTTPDate) -> Candidate? {
-        switch question.extent {
-        case .beginning, .document: return lifetime.map { candidate.checked(at: now, every: $0) } ?? candidate
-        case .object:
-            if let blob, candidate.entry.blob != blob { return nil }
-            return candidate.lasting(at: now)
-        case .bytes:
-            let isOfVersion = candidate.entry.metadata.fileMark == question.mark && candidate.length == length
-            return isOfVersion ? candidate.lasting(at: now) : candidate.expired(at: Timestamp(seconds: now.seconds))
-        }
     }
 }
 
 extension Candidate {
     /// The same, fresh: it cannot change.
-    fileprivate func lasting(at now: HTTPDate) -> Candidate {
+    package func lasting(at now: HTTPDate) -> Candidate {
         let (stored, received) = (entry.metadata, Timestamp(seconds: now.seconds))
         let response = ResponseFields(
             status: stored.response.status, mediaType: stored.response.mediaType,
@@ -110,7 +97,7 @@ extension Candidate {
     }
 
     /// The same, stale: another version has taken its place, and it stands in for a tile of that one if there is an error.
-    fileprivate func replaced(at now: HTTPDate) -> Candidate {
+    package func replaced(at now: HTTPDate) -> Candidate {
         let stale = expired(at: Timestamp(seconds: now.seconds))
         var metadata = stale.entry.metadata
         let stored = metadata.response
@@ -139,7 +126,7 @@ extension Candidate {
     /// That an archive has no such tile, by its directories.
     ///
     /// - Parameter mark: What tells its version, if entries note that.
-    convenience init(absenceOf key: TileKey, mark: String?, at now: HTTPDate) {
+    package convenience init(absenceOf key: TileKey, mark: String?, at now: HTTPDate) {
         let received = Timestamp(seconds: now.seconds)
         let metadata = TileMetadata(
             response: ResponseFields(status: 404), storedAt: received,
