@@ -2,6 +2,7 @@ import Foundation
 import HTTPTypes
 import Testing
 import TileArchive
+import TileArchiveTesting
 import TileStore
 
 @testable import TileCache
@@ -127,7 +128,7 @@ struct ArchiveMapTests {
                 try MapCache(MapCacheConfiguration(archive: archive), cache: lab.cache)
             }
             #expect(throws: ArchiveError.self) { try map(scratch.appendingPathComponent("gone.pmtiles")) }
-            #expect(throws: TileCacheError.self) { try map(#require(URL(string: "https://t.example/w.pmtiles"))) }
+            #expect(throws: TileCacheError.self) { try map(#require(URL(string: "https://t.example/w.mbtiles"))) }
             // A damaged one is a map with a reason.
             let cut = scratch.appendingPathComponent("cut.pmtiles")
             try Data(contentsOf: archives[1]).prefix(40).write(to: cut)
@@ -138,6 +139,59 @@ struct ArchiveMapTests {
             let downloader = try await RegionDownloader(world, zooms: 0...1, named: nil, of: map(archives[1]))
             await #expect(throws: TileCacheError.self) { try await downloader.start() }
         }
+    }
+
+    // MARK: At a server
+
+    @Test func aSetAtAServerIsAMapThatIsRenewedByItself() async throws {
+        let salt = " \(UUID())"
+        let publisher = try PublisherInLab(salt: salt)
+        try publisher.publish([0: "sea", 1: "sea"])
+        let site = FolderSite(publisher.folder)
+        let lab = try MapLab()
+        lab.server.script { try TransportResponse(site.answer($0)) }
+        let url = try #require(URL(string: "https://files.example/set/set.json?token=hush"))
+        let map = try MapCache(MapCacheConfiguration(archive: url), cache: lab.cache)
+        let (place, equal, gap) = (try tile(2, 0, 1), try tile(2, 1, 1), try tile(2, 3, 1))
+        #expect(map.state(of: place) == .missing && map.cachedData(for: place) == nil && map.url(for: place) == nil)
+        let sea = TestPicture.png("sea" + salt)
+        #expect(try await map.loadTile(place, refreshing: false) == sea)
+        #expect(map.state(of: place).content == .picture && !map.state(of: place).isStale)
+        #expect(map.cachedData(for: place) == sea)
+        // What its list says is known of all tiles; equal ones are there without having been looked at.
+        #expect(map.state(of: gap).content == .absent && map.cachedData(for: equal) == sea)
+        let version = map.state(of: place).version
+        try publisher.publish([0: "ice", 1: "sea"])
+        lab.clock.advance(seconds: 9)
+        #expect(map.state(of: place).isStale && map.cachedData(for: place) == sea, "drawn until it is renewed")
+        #expect(try await map.loadTile(place, refreshing: true) == TestPicture.png("ice" + salt))
+        #expect(!map.state(of: place).isStale && map.state(of: place).version != version)
+        let asked = lab.server.requests.count
+        #expect(try await map.loadTile(equal, refreshing: true) == sea)
+        #expect(lab.server.requests.count == asked, "it was looked for a new version just now")
+        #expect(!"\(map.source.name)".contains("hush"))
+    }
+
+    @Test @MainActor func anArchiveAtAServerIsAMapWhoseRegionsAreKept() async throws {
+        let site = ArchiveSite(try TestArchive.bytes(TestArchive.pictures(0...3, "one"), leafOf: 8))
+        let lab = try MapLab()
+        lab.server.script { try TransportResponse(site.answer($0)) }
+        let url = try #require(URL(string: "https://files.example/w.pmtiles"))
+        let map = try MapCache(MapCacheConfiguration(archive: url), cache: lab.cache)
+        let place = try tile(2, 0, 1)
+        #expect(map.state(of: place) == .missing)
+        let one = TestPicture.png("one 2/0/1")
+        #expect(try await map.loadTile(place, refreshing: false) == one)
+        #expect(map.state(of: place).content == .picture && map.cachedData(for: place) == one)
+        let world = RegionShape.box(try GeoBox(west: -180, south: -85, east: 180, north: 85))
+        let downloader = try RegionDownloader(world, zooms: 0...2, named: "all", of: map)
+        let report = await (try await downloader.start()).report()
+        #expect(report.progress.failed == 0 && report.stoppedBy == nil, "\(report)")
+        #expect(map.state(of: try tile(2, 3, 3)).isPinned)
+        site.become(try TestArchive.bytes(TestArchive.pictures(0...3, "two"), leafOf: 8), tag: "\"2\"")
+        lab.clock.advance(seconds: 61)
+        #expect(map.state(of: place).isStale)
+        #expect(try await map.loadTile(place, refreshing: true) == TestPicture.png("two 2/0/1"))
     }
 
     /// MapKit would show nothing, and say nothing.
@@ -163,5 +217,12 @@ struct ArchiveMapTests {
                 #expect(error.code == .invalidSource && error.message.contains("roads.pmtiles has vector tiles"))
             }
         }
+    }
+}
+
+extension TransportResponse {
+    fileprivate init(_ answer: SiteAnswer) {
+        self.init(
+            head: HTTPResponse(status: .init(code: answer.status), headerFields: answer.fields), body: answer.body)
     }
 }

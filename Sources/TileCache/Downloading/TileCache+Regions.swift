@@ -102,6 +102,12 @@ extension TileCache {
             }
             return nil
         }
+        if let remote = source.remote, !remote.isPinnable {
+            throw TileCacheError(
+                .invalidRegion,
+                "region \(name): the tiles of the set \(source.name) are stored under their contents, which no region pins; "
+                    + "pull the set into a cache with tilegc, or download without a name")
+        }
         do {
             let spans = try coverage.spans()
             return try PinnedRegion(

@@ -582,22 +582,29 @@ extension TileCache {
         _ source: TileSource, _ key: TileKey, _ options: DownloadOptions, _ meter: RequestMeter,
         _ background: BackgroundTransport? = nil
     ) async throws -> CachedTile {
+        // Trying again is the download's own affair: it can wait longer than somebody who looks at a map.
+        var source = source
+        source.attempts = 1
+        var order = FetchOrder(source: source, key: key, mode: .serverThenCache, isBulk: options.isBulk)
+        order.networks = options.networks
+        order.meter = meter
+        order.background = background
+        if let remote = source.remote {
+            // Its tiles never change within a version; whether there is another one is asked as seldom as for a look at the map.
+            (order.mode, order.isStrict) = (.standard, true)
+            guard let tile = try await remote.tile(PartLoader(self, order, options.priority)) else {
+                throw TileCacheError(.noAnswer, "\(key): there is no answer", key: key)
+            }
+            return tile
+        }
         let stored: StoredTile?
         do { stored = try await read(key) } catch let error as StoreError where error.code != .closed {
             configuration.onEvent?(.notRead(key, error))
             stored = nil
         }
-        // Trying again is the download's own affair: it can wait longer than somebody who looks at a map.
-        var source = source
-        source.attempts = 1
-        var order = FetchOrder(
-            source: source, key: key, stored: stored, mode: .serverThenCache, isBulk: options.isBulk)
-        order.networks = options.networks
-        order.meter = meter
-        order.background = background
+        order.stored = stored
         return try await flights.value(
-            for: FlightKey(key: key, isStored: true, background: background?.identifier), priority: options.priority,
-            terms: FetchTerms(networks: options.networks)
+            for: order.flight, priority: options.priority, terms: FetchTerms(networks: options.networks)
         ) { [order] ticket in
             try await self.fetch(order, ticket)
         }

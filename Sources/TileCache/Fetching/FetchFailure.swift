@@ -12,11 +12,13 @@ package struct FetchFailure: Error, Sendable {
     var mayPass = false
     /// What the host asked for.
     var retryAfter: Duration?
+    /// Whether what was asked for is gone, or of another version of its file by now.
+    package var isOtherVersion = false
 }
 
 extension FetchFailure {
     /// Something that is no tile.
-    init(_ code: TileCacheError.Code, _ message: String, key: TileKey) {
+    package init(_ code: TileCacheError.Code, _ message: String, key: TileKey) {
         self.init(error: TileCacheError(code, "\(key): \(message)", key: key), failure: .refused)
     }
 
@@ -30,6 +32,7 @@ extension FetchFailure {
         self.init(
             error: known ?? TileCacheError(.noAnswer, "\(key): there is no answer", key: key),
             failure: setback.failure, mayPass: failure.mayPass, retryAfter: setback.retryAfter)
+        if case .unusable(.otherVersion, _, _) = failure { isOtherVersion = true }
         switch failure {
         case .waiting(let until, let why):
             let left = Duration.nanoseconds(Int64(clamping: until > now ? until - now : 0))

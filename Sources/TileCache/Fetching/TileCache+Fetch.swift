@@ -10,7 +10,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// One tile to fetch, and what the cache had of it when that was decided.
+/// One tile to fetch, or a part of a file at its server, and what the cache had of it when that was decided.
 struct FetchOrder: Sendable {
     var source: TileSource
     var key: TileKey
@@ -27,6 +27,22 @@ struct FetchOrder: Sendable {
     var meter: RequestMeter?
     /// What carries its requests in the background; `nil` for the cache's own transport.
     var background: BackgroundTransport?
+    /// What is asked for if it has no URL of its own: a part of a file at the server.
+    var part: ArchivePart?
+    /// Whether the server is asked whatever is stored, and without conditions.
+    var reloads = false
+    /// Whether nothing stale will do where the server fails.
+    var isStrict = false
+
+    /// What makes two of them the same.
+    var flight: FlightKey {
+        FlightKey(key: key, isStored: mode != .serverOnly, background: background?.identifier)
+    }
+
+    /// What is stored, as it is given out.
+    func tile(_ stored: StoredTile, origin: TileOrigin) -> CachedTile {
+        part == nil ? CachedTile(stored, origin: origin) : CachedTile(part: stored, origin: origin)
+    }
 }
 
 extension TileCache {
@@ -34,12 +50,15 @@ extension TileCache {
     ///
     /// - Throws: ``FetchFailure``; `CancellationError`; what the store throws when it is closed.
     func fetch(_ order: FetchOrder, _ ticket: FetchTicket) async throws -> CachedTile {
-        let tile = try address(of: order)
+        let tile = try order.part == nil ? address(of: order) : Self.noTile
         let place = order.source.template.url(for: tile)
         if place.scheme == .file { return try await readFile(place, order) }
         var run = FetchRun(self, order, ticket, place)
         return try await run.outcome()
     }
+
+    /// For templates that have no placeholder for a tile.
+    private static let noTile = TileAddress(unchecked: 0, 0, 0, 1, nil)
 
     /// Whether a tile is left alone for now, because it failed lately.
     func wait(for key: TileKey) -> OriginHealth.Wait? { health.wait(for: key.hashValue) }
@@ -77,6 +96,8 @@ private struct FetchRun {
     /// Until when this attempt may take, with its redirects (ticks); set when the first request is sent.
     var attemptEnds: UInt64?
     var answer = TransportResponse(head: HTTPResponse(status: .ok))
+    /// The body with its digest, if it was hashed before it is stored.
+    var hashed: HashedBody?
     /// What is stored by now.
     var found: CachedTile?
     /// Why there is no tile, in words.
@@ -89,14 +110,15 @@ private struct FetchRun {
         self.order = order
         self.ticket = ticket
         self.place = place
+        let use = cache.use(order.source)
         fill = TileFill(
-            cache.use(order.source), stored: order.stored?.entry.metadata,
+            order.part?.use(use) ?? use, stored: order.reloads ? nil : order.stored?.entry.metadata,
             isAbsence: order.stored.map { $0.data == nil } ?? false, isKept: order.mode != .serverOnly,
             harmless: .harmless)
     }
 
     mutating func outcome() async throws -> CachedTile {
-        let looksAgain = order.mode == .standard || order.mode == .cacheThenServer
+        let looksAgain = !order.reloads && (order.mode == .standard || order.mode == .cacheThenServer)
         var event: TileFill.Event? = .begin(looksAgain: looksAgain)
         do {
             while let next = event {
@@ -148,16 +170,18 @@ private struct FetchRun {
         case .askRest: return .rest(.zero)
         case .send(let request, let first, _): return try await send(request, isRedirected: first != nil)
         case .check(let head):
+            if let part = order.part { return try await check(part, head.headerFields) }
             return .checked(objection: try await objection(head.headerFields))
         case .reportClock(let host, let ahead):
             guard let report = cache.configuration.onEvent, cache.health.reportsClock(of: host) else { return nil }
             report(.dateInFuture(order.key, host: host, seconds: ahead))
         case .store(let record, let isAbsence):
-            try await carryOut(.put(isAbsence ? .none : .memory(answer.body), record.intent.metadata))
+            let body: PutBody = isAbsence ? .none : hashed.map { .hashed($0) } ?? .memory(answer.body)
+            try await carryOut(.put(body, toStore(record).intent.metadata))
             return .stored
         case .update(let record):
             guard let stored = order.stored else { return .stored }
-            try await carryOut(.update(Candidate(stored), record, isHeld: order.isHeld))
+            try await carryOut(.update(Candidate(stored), toStore(record), isHeld: order.isHeld))
             return .stored
         case .forgetHeld: cache.held.remove(order.key)
         case .drop:
@@ -191,20 +215,26 @@ private struct FetchRun {
     /// Without this look, an asker that is delayed between looking and asking would send a request of its own.
     private func landedMeanwhile() async throws -> CachedTile? {
         let (key, mode) = (order.key, order.mode)
-        if let held = cache.held.tile(key), case .serve(let reason) = cache.decision(mode, held.entry) {
-            return CachedTile(held, origin: reason.map { .stale($0) } ?? .memory)
+        if let held = cache.held.tile(key).flatMap(cache.judged(order.part)),
+            case .serve(let reason) = cache.decision(mode, held.entry)
+        {
+            return order.tile(held, origin: reason.map { .stale($0) } ?? .memory)
         }
         do {
-            guard let entry = try cache.store.entry(for: key), case .serve = cache.decision(mode, entry),
-                let stored = try await cache.read(key),
+            guard let entry = try cache.store.entry(for: key), order.part != nil || isEnough(entry),
+                let stored = try await cache.read(key).flatMap(cache.judged(order.part)),
                 case .serve(let reason) = cache.decision(mode, stored.entry)
             else { return nil }
             let origin: TileOrigin = stored.origin == .memory ? .memory : .disk
-            return CachedTile(stored, origin: reason.map { .stale($0) } ?? origin)
+            return order.tile(stored, origin: reason.map { .stale($0) } ?? origin)
         } catch let error as StoreError where error.code != .closed {
             cache.configuration.onEvent?(.notRead(key, error))
             return nil
         }
+    }
+
+    private func isEnough(_ entry: TileEntry) -> Bool {
+        if case .serve = cache.decision(order.mode, entry) { true } else { false }
     }
 
     // MARK: The request
@@ -212,8 +242,10 @@ private struct FetchRun {
     private mutating func prepare() async throws -> TileFill.Event {
         attemptEnds = nil
         let source = order.source
+        let file = order.part?.question
         var request = place.request(source.requestFields(userAgent: cache.userAgent))
-        guard let hook = source.prepare else { return .prepared(request) }
+        if let path = order.part?.path { request = request.forFile(at: path) }
+        guard let hook = source.prepare else { return .prepared(request, file: file) }
         // The hook may change the request for as long as a request may take.
         do {
             let (plain, key) = (request, order.key)
@@ -222,7 +254,7 @@ private struct FetchRun {
                 try await hook(&request, key)
                 return request
             }
-            return .prepared(request)
+            return .prepared(request, file: file)
         } catch {
             if Task.isCancelled { throw CancellationError() }
             let what = error is DeadlineError ? "did not return within \(source.timeout)" : "failed"
@@ -258,7 +290,7 @@ private struct FetchRun {
         order.meter?.sent()
         do throws(TransportError) {
             var outgoing = TransportRequest(
-                head: request, bodyLimit: order.source.bodyLimit,
+                head: request, bodyLimit: order.part?.length ?? order.source.bodyLimit,
                 timeout: .nanoseconds(Int64(clamping: end - sentAt)))
             outgoing.isRedirected = isRedirected
             outgoing.networks = order.networks.union(ticket.terms.networks)
@@ -268,10 +300,15 @@ private struct FetchRun {
         } catch {
             // Whatever the transport makes of being cancelled, it says nothing about the host.
             if Task.isCancelled { throw CancellationError() }
-            self.error = TileCacheError(.noAnswer, "\(order.key): \(error.message)", key: order.key, cause: error)
+            var words = error.message
+            if error.code == .bodyTooLarge, order.part?.question.isPart == true {
+                words = "\(host) sent more than the part that was asked for: it has to support range requests"
+            }
+            self.error = TileCacheError(.noAnswer, "\(order.key): \(words)", key: order.key, cause: error)
             return .noAnswer(error.meaning)
         }
-        answer.dropFalseCoding()
+        // Of a file no coding is believed, and none is forgiven.
+        if order.part == nil { answer.dropFalseCoding() }
         order.meter?.received(answer.body.count)
         return .answer(answer.head, bytes: answer.body.count, requestedAt: requestedAt)
     }
@@ -286,14 +323,29 @@ private struct FetchRun {
         return try await cache.pool.run { kind.objection(to: body, mediaType: type, contentEncoding: coding) }
     }
 
+    /// Looks at a part, on a thread that may take its time.
+    private mutating func check(_ part: ArchivePart, _ fields: HTTPFields) async throws -> TileFill.Event {
+        let body = answer.body
+        let length = fields.combined(.contentRange).flatMap { ContentRange($0) }?.length ?? 0
+        let (why, hashed, said) = try await cache.pool.run {
+            (part.objection(body, length), HashedBody(body), part.content?(body))
+        }
+        self.hashed = hashed
+        var content = HTTPFields()
+        (content[.contentType], content[.contentEncoding]) = (said?.type, said?.coding)
+        return .checked(objection: why, content: content)
+    }
+
     // MARK: The store
+
+    private func toStore(_ record: AnswerRecord) -> AnswerRecord { order.part?.stored(record) ?? record }
 
     private mutating func carryOut(_ job: TileJob) async throws {
         let (store, held, key) = (cache.store, cache.held, order.key)
         let outcome = try await cache.pool.run { job.perform(key, store, held) }
         cache.tellOfEvictions()
         // Somebody stored another tile since: that one counts.
-        found = outcome.current.map { CachedTile($0, origin: .revalidated) }
+        found = outcome.current.map { order.tile($0, origin: .revalidated) }
         if outcome.isGone { notStored = forbidsStoring(host) }
         if let failure = outcome.failedRemoval {
             notStored = forbidsStoring(host)
@@ -324,6 +376,7 @@ private struct FetchRun {
             var tile = CachedTile(
                 key: order.key, data: isAbsence ? nil : answer.body, record.intent.metadata, origin: .network)
             tile.notStored = notStored
+            if order.part != nil { tile.ofPart = PartNote(record.intent.metadata, hashed?.digest) }
             if case .forbidden(let host) = keeping { tile.notStored = forbidsStoring(host) }
             return tile
         case .confirmed(let record):
@@ -331,6 +384,7 @@ private struct FetchRun {
             var tile = CachedTile(
                 key: order.key, data: order.stored?.data, record.intent.metadata, origin: .revalidated)
             tile.notStored = notStored
+            if order.part != nil { tile.ofPart = PartNote(record.intent.metadata, order.stored?.entry.blob) }
             return tile
         // No fill of an app asks a fleet.
         case .shared(let metadata, _):

@@ -33,6 +33,8 @@ public struct CachedTile: Sendable {
 
     /// Why it came from the server and is not in the cache; `nil` if it is, or was not meant to be.
     package var notStored: (any Error)?
+    /// What is noted of a part of a file; `nil` for a tile.
+    var ofPart: PartNote?
 
     /// Whether the server says that there is no such tile (204, 404, 410).
     public var isAbsent: Bool { data == nil }
@@ -84,6 +86,12 @@ public struct CachedTile: Sendable {
     @inline(__always)
     init(_ stored: StoredTile, origin: TileOrigin) {
         self.init(key: stored.entry.key, data: stored.data, stored.entry.metadata, origin: origin)
+    }
+
+    /// The same as a part of a file.
+    init(part stored: StoredTile, origin: TileOrigin) {
+        self.init(stored, origin: origin)
+        ofPart = PartNote(stored.entry.metadata, stored.entry.blob)
     }
 
     /// Bytes with what is stored about them.

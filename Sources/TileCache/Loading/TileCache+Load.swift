@@ -43,7 +43,13 @@ extension TileCache {
         _ source: TileSource, _ key: TileKey, mode: LoadMode, priority: FetchPriority, isBulk: Bool = false
     ) async throws -> CachedTile? {
         if let local = source.local { return try await read(local, FetchOrder(source: source, key: key, mode: mode)) }
-        if mode == .serverOnly { return try await ask(source, key, nil, mode, priority, isBulk: isBulk) }
+        var order = FetchOrder(source: source, key: key, mode: mode, isBulk: isBulk)
+        if let remote = source.remote {
+            do { return try await remote.tile(PartLoader(self, order, priority)) } catch let failure as FetchFailure {
+                throw failure.error
+            }
+        }
+        if mode == .serverOnly { return try await ask(order, priority) }
         let stored: StoredTile?
         do { stored = try await read(key) } catch let error as StoreError {
             // A disk that cannot be read is no reason to show no map while there is a server.
@@ -53,10 +59,11 @@ extension TileCache {
         }
         guard let stored else {
             if let held = held.tile(key) {
-                return try await tile(source, key, held, mode, priority, isHeld: true, isBulk)
+                (order.stored, order.isHeld) = (held, true)
+                return try await tile(order, held, priority)
             }
             tell(.miss(key))
-            return mode == .cacheOnly ? nil : try await ask(source, key, nil, mode, priority, isBulk: isBulk)
+            return mode == .cacheOnly ? nil : try await ask(order, priority)
         }
         // The common case, decided without a copy of anything.
         let metadata = stored.entry.metadata
@@ -66,26 +73,38 @@ extension TileCache {
         }
         // What came since and could not be stored is the newer one.
         if let held = held.tile(key), held.entry.metadata.storedAt >= metadata.storedAt {
-            return try await tile(source, key, held, mode, priority, isHeld: true, isBulk)
+            (order.stored, order.isHeld) = (held, true)
+            return try await tile(order, held, priority)
         }
-        return try await tile(source, key, stored, mode, priority, isHeld: false, isBulk)
+        order.stored = stored
+        return try await tile(order, stored, priority)
     }
 
     private func tile(
-        _ source: TileSource, _ key: TileKey, _ stored: StoredTile, _ mode: LoadMode, _ priority: FetchPriority,
-        isHeld: Bool, _ isBulk: Bool
+        _ order: FetchOrder, _ stored: StoredTile, _ priority: FetchPriority
     ) async throws -> CachedTile? {
-        switch decision(mode, stored.entry) {
+        do { return try await outcome(of: order, stored, priority) } catch let failure as FetchFailure {
+            throw failure.error
+        }
+    }
+
+    /// What there is of a tile or of a part, or what its server says, as the mode of the order has it.
+    ///
+    /// - Parameter stored: What is stored of it, which is the order's.
+    /// - Throws: ``FetchFailure`` if it cannot be had.
+    func outcome(of order: FetchOrder, _ stored: StoredTile, _ priority: FetchPriority) async throws -> CachedTile? {
+        let key = order.key
+        switch decision(order.mode, stored.entry) {
         case .serve(let reason):
             tell(.hit(key, isStale: reason != nil))
-            return CachedTile(stored, origin: reason.map { .stale($0) } ?? origin(of: stored))
+            return order.tile(stored, origin: reason.map { .stale($0) } ?? origin(of: stored))
         case .serveAndRefresh:
             tell(.hit(key, isStale: true))
-            refreshInBackground(source, key, stored, isHeld: isHeld, isBulk: isBulk)
-            return CachedTile(stored, origin: .stale(.whileRevalidating))
+            refreshInBackground(order)
+            return order.tile(stored, origin: .stale(.whileRevalidating))
         case .ask:
             tell(.miss(key))
-            return try await ask(source, key, stored, mode, priority, isHeld: isHeld, isBulk: isBulk)
+            return try await answer(to: order, priority)
         case .nothing:
             tell(.miss(key))
             return nil
@@ -111,27 +130,29 @@ extension TileCache {
     }
 
     /// Asks the server; falls back on what is stored where the rules allow it.
-    private func ask(
-        _ source: TileSource, _ key: TileKey, _ stored: StoredTile?, _ mode: LoadMode, _ priority: FetchPriority,
-        isHeld: Bool = false, isBulk: Bool = false
-    ) async throws -> CachedTile {
-        let flight = FlightKey(key: key, isStored: mode != .serverOnly)
+    private func ask(_ order: FetchOrder, _ priority: FetchPriority) async throws -> CachedTile {
+        do { return try await answer(to: order, priority) } catch let failure as FetchFailure { throw failure.error }
+    }
+
+    /// What the server says, or what is stored where the rules allow that instead.
+    ///
+    /// - Throws: ``FetchFailure`` if neither can be had.
+    func answer(to order: FetchOrder, _ priority: FetchPriority) async throws -> CachedTile {
+        let (source, key) = (order.source, order.key)
         // Where a download has asked already, it goes on by these terms.
         let terms = FetchTerms(
-            attempts: source.attempts, timeout: source.timeout, isBulk: isBulk, networks: .any)
+            attempts: source.attempts, timeout: source.timeout, isBulk: order.isBulk, networks: order.networks)
         do {
-            return try await flights.value(for: flight, priority: priority, terms: terms) { ticket in
-                let order = FetchOrder(
-                    source: source, key: key, stored: stored, mode: mode, isHeld: isHeld, isBulk: isBulk)
-                return try await self.fetch(order, ticket)
+            return try await flights.value(for: order.flight, priority: priority, terms: terms) { ticket in
+                try await self.fetch(order, ticket)
             }
         } catch let failure as FetchFailure {
-            guard let stored else { throw failure.error }
+            guard let stored = order.stored, !order.isStrict else { throw failure }
             let decision = LoadDecision.after(
-                failure.failure, mode, storedResponse(of: stored.entry.metadata), isPinned: stored.entry.isPinned,
-                use(source), at: HTTPDate(clock.now()))
-            guard case .serve(let reason) = decision else { throw failure.error }
-            return CachedTile(stored, origin: reason.map { .stale($0) } ?? origin(of: stored))
+                failure.failure, order.mode, storedResponse(of: stored.entry.metadata),
+                isPinned: stored.entry.isPinned, use(source), at: HTTPDate(clock.now()))
+            guard case .serve(let reason) = decision else { throw failure }
+            return order.tile(stored, origin: reason.map { .stale($0) } ?? origin(of: stored))
         } catch is CancellationError {
             // The caller's own task, or the whole cache being closed.
             if Task.isCancelled { throw CancellationError() }
@@ -143,18 +164,14 @@ extension TileCache {
     }
 
     /// Asks the server whether a stale tile still holds, while the stale one is being served.
-    func refreshInBackground(
-        _ source: TileSource, _ key: TileKey, _ stored: StoredTile, isHeld: Bool = false, isBulk: Bool = false
-    ) {
+    func refreshInBackground(_ order: FetchOrder) {
+        var order = order
+        order.mode = .standard
+        let key = order.key
         // A refresh that failed is not tried, and not reported, again with every tile that is served meanwhile.
         guard wait(for: key) == nil else { return }
-        let flight = FlightKey(key: key, isStored: true)
-        flights.start(flight, priority: .refresh) { ticket in
-            do {
-                let order = FetchOrder(
-                    source: source, key: key, stored: stored, mode: .standard, isHeld: isHeld, isBulk: isBulk)
-                return try await self.fetch(order, ticket)
-            } catch {
+        flights.start(order.flight, priority: .refresh) { [order] ticket in
+            do { return try await self.fetch(order, ticket) } catch {
                 let told = (error as? FetchFailure)?.error ?? error
                 if !(told is CancellationError), (told as? TileCacheError)?.code != .waiting {
                     self.configuration.onEvent?(.refreshFailed(key, told))

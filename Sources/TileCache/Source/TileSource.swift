@@ -17,10 +17,12 @@ public struct TileSource: Sendable {
 
     /// Its name in the cache.
     public let name: SourceName
-    /// Where each tile is; for a source of ``local`` tiles nowhere, as the path of a file.
+    /// Where each tile is; for a source of ``local`` tiles nowhere, as the path of a file; where an archive or a set at a server is.
     public let template: URLTemplate
     /// Where its tiles come from if this machine has them: then no request is sent and nothing is stored.
     public let local: (any LocalTiles)?
+    /// Where its tiles are if they lie in a file at a server, or among the files of a published set.
+    package let remote: (any TilesAtServer)?
     /// The zooms that the server has; what is set is limited to 0 to 28.
     public var zooms: ClosedRange<Int> { didSet { zooms = zooms.clamped(to: 0...28) } }
     /// Points along a tile's edge: 256 or 512.
@@ -85,10 +87,15 @@ public struct TileSource: Sendable {
 
     /// Describes a source whose tiles are all in one file at a server; who asks for them knows where in it.
     ///
-    /// - Parameter url: With placeholders for ``values`` only.
+    /// - Parameters:
+    ///   - url: With placeholders for ``values`` only.
+    ///   - remote: Who knows it; `nil` for one who asks by himself.
     /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/invalidSource``, saying what is wrong.
-    package init(_ name: String, oneFile url: String, values: [String: String], zooms: ClosedRange<Int>) throws {
-        try self.init(name, url, [], values, zooms, local: nil, isOneFile: true)
+    package init(
+        _ name: String, oneFile url: String, values: [String: String], zooms: ClosedRange<Int>,
+        remote: (any TilesAtServer)? = nil
+    ) throws {
+        try self.init(name, url, [], values, zooms, local: nil, isOneFile: true, remote: remote)
         kind = .any
     }
 
@@ -99,17 +106,19 @@ public struct TileSource: Sendable {
         self.name = name
         template = .none
         self.local = local
+        remote = nil
         place = BlobDigest(hashing: UnsafeRawBufferPointer(start: nil, count: 0))
         self.zooms = zooms
         kind = .any
     }
 
     /// A hash of what is before the template's query, without values: tells sources from each other where secrets must not.
-    let place: BlobDigest
+    package let place: BlobDigest
 
     private init(
         _ name: String, _ template: String, _ subdomains: [String], _ values: [String: String],
-        _ zooms: ClosedRange<Int>, local: (any LocalTiles)?, isOneFile: Bool = false
+        _ zooms: ClosedRange<Int>, local: (any LocalTiles)?, isOneFile: Bool = false,
+        remote: (any TilesAtServer)? = nil
     ) throws {
         do { self.name = try SourceName(name) } catch let error as StoreError {
             throw TileCacheError(.invalidSource, error.message, cause: error)
@@ -123,6 +132,7 @@ public struct TileSource: Sendable {
             throw TileCacheError(.invalidSource, "source \(name): \(error)", cause: error)
         }
         self.local = local
+        self.remote = remote
         let path = template.prefix { $0 != "?" && $0 != "#" }
         place = Array("\(path)\n\(subdomains.sorted())".utf8).withUnsafeBytes { BlobDigest(hashing: $0) }
         guard zooms.lowerBound >= 0, zooms.upperBound <= 28 else {

@@ -125,7 +125,7 @@ private struct URLCaches: Sendable {
         guard let scheme = request.scheme.flatMap(TileURL.Scheme.init(rawValue:)), let authority = request.authority,
             let path = request.path
         else { return nil }
-        for source in sources where source.local == nil {
+        for source in sources where source.local == nil && source.remote == nil {
             if let tile = source.template.tile(scheme, authority: authority, path: path, format: source.format),
                 source.servedZooms.contains(tile.z)
             {

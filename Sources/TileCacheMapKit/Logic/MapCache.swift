@@ -120,10 +120,28 @@ public final class MapCache: MapCaching {
             // Nobody has to be asked for what an archive does not have.
             return CachedTileState(picture(address, in: local) == nil ? .absent : .picture)
         }
-        guard configuration.loadMode != .serverOnly, let entry = (try? cache.store.entry(for: key)) ?? nil else {
-            return .missing
-        }
+        guard configuration.loadMode != .serverOnly else { return .missing }
+        if let remote = source.remote { return (try? state(of: key, remote)) ?? .missing }
+        guard let entry = (try? cache.store.entry(for: key)) ?? nil else { return .missing }
         return state(of: entry)
+    }
+
+    /// What is there of a tile that lies in a file at a server.
+    private func state(of key: TileKey, _ remote: any TilesAtServer) throws -> CachedTileState {
+        func counts(_ isStale: Bool) -> Bool {
+            switch configuration.loadMode {
+            case .cacheOnly, .cacheThenServer: false
+            case .serverThenCache, .serverOnly: true
+            case .standard: isStale
+            }
+        }
+        switch try remote.state(of: key, in: cache) {
+        case .unknown: return .missing
+        case .absent(let isStale): return CachedTileState(.absent, isStale: counts(isStale))
+        case .entry(let entry, let isStale):
+            return CachedTileState(
+                .picture, isStale: counts(isStale), isPinned: entry.isPinned, version: entry.blob?.hashValue ?? 0)
+        }
     }
 
     private func state(of entry: TileEntry) -> CachedTileState {
@@ -152,8 +170,15 @@ public final class MapCache: MapCaching {
         if let local = source.local, let address = key.tile {
             return picture(address, in: local).flatMap { try? configuration.transform?($0, tile) ?? $0 }
         }
-        guard configuration.loadMode != .serverOnly, let stored = (try? cache.store.read(key)) ?? nil
-        else { return nil }
+        guard configuration.loadMode != .serverOnly else { return nil }
+        if let remote = source.remote {
+            guard case .entry(let entry, let isStale) = try? remote.state(of: key, in: cache),
+                let stored = (try? cache.store.read(entry.key)) ?? nil
+            else { return nil }
+            cache.tell(.hit(entry.key, isStale: isStale))
+            return try? plain(CachedTile(stored: stored), tile)
+        }
+        guard let stored = (try? cache.store.read(key)) ?? nil else { return nil }
         let state = state(of: stored.entry)
         guard state.content == .picture else { return nil }
         cache.tell(.hit(key, isStale: state.isStale))
@@ -192,7 +217,8 @@ public final class MapCache: MapCaching {
     func load(_ tile: TileAddress, refreshing: Bool) async throws -> LoadedTile {
         let key = try source.key(z: tile.z, x: tile.x, y: tile.y, scale: tile.scale)
         let mode = configuration.loadMode
-        let asked = refreshing && mode == .standard ? .serverThenCache : mode
+        // What lies in a file at a server never changes within a version, and that is looked after by itself.
+        let asked = refreshing && mode == .standard && source.remote == nil ? .serverThenCache : mode
         let priority = refreshing ? FetchPriority.refresh : .visible
         guard let found = try await cache.tile(source, key, mode: asked, priority: priority) else {
             throw TileCacheError(.noAnswer, "\(key) is not in the cache, and no server may be asked", key: key)
@@ -205,7 +231,7 @@ public final class MapCache: MapCaching {
 
     /// Where a tile is asked for, secrets included; `nil` for the tiles of an archive.
     public func url(for tile: TileAddress) -> URL? {
-        guard source.local == nil, let address = key(tile)?.tile else { return nil }
+        guard source.local == nil, source.remote == nil, let address = key(tile)?.tile else { return nil }
         let place = source.template.url(for: address)
         return place.scheme == .file ? URL(fileURLWithPath: place.path) : URL(string: place.text)
     }
@@ -240,8 +266,7 @@ extension MapCache.Parts {
         let name =
             configuration.sourceName
             ?? "map-"
-            + cache.store.fingerprint(of: configuration.archive?.path ?? configuration.urlTemplate).description.prefix(
-                16)
+            + cache.store.fingerprint(of: configuration.location).description.prefix(16)
         source = try configuration.source(named: name)
         layout = configuration.layout
         layout.zooms = source.zooms

@@ -26,11 +26,14 @@ public struct MapCacheConfiguration: Sendable {
     /// The URL of a tile, with `{z}`, `{x}`, `{y}` and what else `URLTemplate` knows: `{s}`, `{scale}`, `{r}`, `{-y}`,
     /// `{q}`, values of your own; `http`, `https` or `file`.
     public var urlTemplate: String
-    /// An MBTiles file, a PMTiles file or a folder `z/x/y.png` whose tiles are shown in place of a server's; `nil` for a
-    /// server's.
+    /// An MBTiles file, a PMTiles file, a published set or a folder `z/x/y.png` whose tiles are shown; `nil` for tiles that
+    /// have URLs of their own.
     ///
-    /// They are read where they are and never copied. The zooms are those that the archive says; where it does not,
-    /// those from ``minimumZ`` to ``maximumZ``. MBTiles needs the package's trait `MBTiles`.
+    /// On this device they are read where they are and never copied. The zooms are those that the archive says; where it does
+    /// not, those from ``minimumZ`` to ``maximumZ``. MBTiles needs the package's trait `MBTiles`.
+    ///
+    /// The URL of a `.pmtiles` file or of a set's `set.json` at a server will do as well: what is looked at is fetched and
+    /// cached, and a new version of the file is taken up. Its zooms are those from ``minimumZ`` to ``maximumZ``.
     public var archive: URL?
     /// What `{s}` stands for; empty for `a`, `b` and `c`, which is what most servers with subdomains have.
     ///
@@ -78,7 +81,7 @@ public struct MapCacheConfiguration: Sendable {
     /// Describes a map by its template alone.
     public init(urlTemplate: String) { self.urlTemplate = urlTemplate }
 
-    /// Describes a map whose tiles are in an archive or a folder of this device.
+    /// Describes a map whose tiles are in an archive, of this device or at a server.
     public init(archive: URL) {
         urlTemplate = ""
         self.archive = archive
@@ -127,8 +130,9 @@ public struct MapCacheConfiguration: Sendable {
     /// - Throws: `ArchiveError` if it cannot be opened; `TileCacheError` if its tiles are no pictures.
     private static func source(named name: String, archive: URL) throws -> TileSource {
         guard archive.isFileURL else {
-            throw TileCacheError(
-                .invalidSource, "source \(name): an archive must be a file or folder of this device: download it first")
+            var source = try TileSource(name, archiveAt: archive.absoluteString)
+            source.kind = .image
+            return source
         }
         let source = try TileSource(name, archive: archive.path)
         guard source.kind == .any else {
@@ -138,6 +142,12 @@ public struct MapCacheConfiguration: Sendable {
                     + "use one with PNG, JPEG or WebP")
         }
         return source
+    }
+
+    /// What tells its tiles from those of other maps.
+    var location: String {
+        guard let archive else { return urlTemplate }
+        return archive.isFileURL ? archive.path : archive.absoluteString
     }
 
     private static func flipped(_ template: String) -> String {

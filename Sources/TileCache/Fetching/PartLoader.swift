@@ -1,0 +1,180 @@
+package import CacheEngine
+package import HTTPCaching
+package import TileStore
+
+#if canImport(FoundationEssentials)
+package import FoundationEssentials
+#else
+package import Foundation
+#endif
+
+/// Tiles that lie in a file at a server, or among the files of a published set: who has them knows what to ask for.
+package protocol TilesAtServer: AnyObject, Sendable {
+    /// A tile as its server has it.
+    ///
+    /// - Returns: `nil` only where nobody may be asked and nothing is there.
+    /// - Throws: ``FetchFailure``; ``TileCacheError`` for what nobody was asked for; `CancellationError`; `StoreError` if the cache
+    ///   fails.
+    func tile(_ loader: PartLoader) async throws -> CachedTile?
+
+    /// What can be told of a tile by what is in memory and in the tables.
+    func state(of key: TileKey, in cache: TileCache) throws -> TileAtServer
+
+    /// Whether its tiles lie under their own keys, so that a region can pin them.
+    var isPinnable: Bool { get }
+}
+
+/// What is known of a tile at a server.
+package enum TileAtServer: Sendable {
+    /// Nothing, or nothing is there of it.
+    case unknown
+    /// There is no such tile.
+    case absent(isStale: Bool)
+    /// Its bytes are an entry's.
+    case entry(TileEntry, isStale: Bool)
+}
+
+/// A part of a file at a server, or a file of a set.
+package struct LoadedPart: Sendable {
+    package let data: Data
+    /// What is stored with it.
+    package let metadata: TileMetadata
+    /// The name of the bytes.
+    package let blob: BlobDigest
+    /// Where this copy came from.
+    package let origin: TileOrigin
+    /// Why it is not in the cache, if it was to be.
+    package let notStored: (any Error)?
+
+    fileprivate init?(_ tile: CachedTile) {
+        guard let data = tile.data, let note = tile.ofPart else { return nil }
+        self.data = data
+        metadata = note.metadata
+        blob = note.blob ?? data.withUnsafeBytes { BlobDigest(hashing: $0) }
+        (origin, notStored) = (tile.origin, tile.notStored)
+    }
+}
+
+/// One question for a tile that lies in a file at a server: has the parts that it leads to read or fetched.
+package struct PartLoader: Sendable {
+    private let cache: TileCache
+    private let order: FetchOrder
+    /// How urgent it is.
+    package let priority: FetchPriority
+
+    init(_ cache: TileCache, _ order: FetchOrder, _ priority: FetchPriority) {
+        (self.cache, self.order, self.priority) = (cache, order, priority)
+    }
+
+    /// The tile that is asked for.
+    package var key: TileKey { order.key }
+    /// Its source.
+    package var source: TileSource { order.source }
+    /// Whether cache or server comes first.
+    package var mode: LoadMode { order.mode }
+    /// The time by the cache's clock.
+    package var now: HTTPDate { HTTPDate(cache.clock.now()) }
+
+    /// The place of the tile.
+    ///
+    /// - Throws: ``TileCacheError`` with ``TileCacheError/Code/outOfBounds`` if the source has none there.
+    package func address() throws -> TileAddress {
+        do { return try cache.address(of: order) } catch let failure as FetchFailure { throw failure.error }
+    }
+
+    /// Runs what takes its time on a thread that has it.
+    package func compute<R: Sendable>(_ body: @escaping @Sendable () throws -> R) async throws -> R {
+        try await cache.onFileThread(body)
+    }
+
+    /// A part, from the cache or its server, as the mode says.
+    ///
+    /// What never changes is not asked for where it is there, whatever the mode but ``LoadMode/serverOnly``.
+    /// - Parameter reloads: Whether the server is asked whatever is stored.
+    /// - Returns: `nil` only where nobody may be asked and nothing is there.
+    /// - Throws: ``FetchFailure`` if it cannot be had; `CancellationError`; what the store throws.
+    package func part(_ part: ArchivePart, reloads: Bool = false) async throws -> LoadedPart? {
+        var order = order
+        (order.key, order.part, order.reloads) = (part.key, part, reloads)
+        let isFixed = part.question.isFixed
+        if isFixed, order.mode == .serverThenCache { order.mode = .cacheThenServer }
+        // Only the tile's own bytes are worth the system's time, which may come in hours.
+        if part.key != self.order.key { order.background = nil }
+        guard let found = try await load(&order, part) else { return nil }
+        guard let loaded = LoadedPart(found) else {
+            throw FetchFailure(.badBody, "there are no bytes of it", key: part.key)
+        }
+        return loaded
+    }
+
+    /// The tile's own entry, if it is of a version of its file; no look at the server.
+    package func storedPart(of version: String) async throws -> LoadedPart? {
+        guard order.mode != .serverOnly, let stored = try await stored(),
+            stored.entry.metadata.fileMark == version
+        else { return nil }
+        cache.tell(.hit(order.key, isStale: false))
+        return LoadedPart(CachedTile(part: stored, origin: stored.origin == .memory ? .memory : .disk))
+    }
+
+    /// The tile's own entry, of whatever version, where nobody may be asked for another one.
+    package func storedTile() async throws -> CachedTile? {
+        guard order.mode == .cacheOnly, let stored = try await stored() else { return nil }
+        return CachedTile(stored, origin: .stale(.offline))
+    }
+
+    /// The same where the server has failed, if the rules allow that.
+    package func storedTile(after failure: FetchFailure) async throws -> CachedTile? {
+        guard order.mode != .serverOnly, !order.isStrict, let stored = try await stored() else { return nil }
+        let old = Candidate(stored).replaced(at: now)
+        let decision = LoadDecision.after(
+            failure.failure, order.mode, old.response, isPinned: stored.entry.isPinned, cache.use(source), at: now)
+        guard case .serve(let reason) = decision else { return nil }
+        return CachedTile(stored, origin: .stale(reason ?? .error))
+    }
+
+    /// What is stored under the tile's key, or held in memory because it could not be stored.
+    private func stored() async throws -> StoredTile? {
+        var stored: StoredTile?
+        do { stored = try await cache.read(order.key) } catch let error as StoreError {
+            guard order.mode != .cacheOnly, error.code != .closed else { throw error }
+            cache.configuration.onEvent?(.notRead(order.key, error))
+        }
+        guard let held = cache.held.tile(order.key),
+            held.entry.metadata.storedAt >= stored?.entry.metadata.storedAt ?? .distantPast
+        else { return stored }
+        return held
+    }
+
+    private func load(_ order: inout FetchOrder, _ part: ArchivePart) async throws -> CachedTile? {
+        if order.mode == .serverOnly { return try await cache.answer(to: order, priority) }
+        var stored: StoredTile?
+        do { stored = try await cache.read(order.key) } catch let error as StoreError {
+            guard order.mode != .cacheOnly, error.code != .closed else { throw error }
+            cache.configuration.onEvent?(.notRead(order.key, error))
+        }
+        if let held = cache.held.tile(order.key),
+            held.entry.metadata.storedAt >= stored?.entry.metadata.storedAt ?? .distantPast
+        {
+            (stored, order.isHeld) = (held, true)
+        }
+        order.stored = stored.flatMap(cache.judged(part))
+        guard let stored = order.stored, !order.reloads || order.mode == .cacheOnly else {
+            cache.tell(.miss(order.key))
+            return order.mode == .cacheOnly ? nil : try await cache.answer(to: order, priority)
+        }
+        return try await cache.outcome(of: order, stored, priority)
+    }
+}
+
+extension TileCache {
+    /// How what is stored counts for a part; as it is for a tile.
+    func judged(_ part: ArchivePart?) -> (StoredTile) -> StoredTile? {
+        let now = HTTPDate(clock.now())
+        return { stored in
+            guard let part else { return stored }
+            return part.judged(Candidate(stored), at: now).map {
+                StoredTile(entry: $0.entry, data: stored.data, origin: stored.origin)
+            }
+        }
+    }
+}

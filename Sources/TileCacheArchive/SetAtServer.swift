@@ -1,0 +1,198 @@
+import CacheEngine
+import HTTPCaching
+import TileArchive
+import TileCache
+import TileSets
+import TileStore
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// The tiles of a published set at a server.
+///
+/// Its files are entries of the cache, as ``SetParts`` says. Here is only what was made of them, so that nothing is made twice.
+final class SetAtServer: TilesAtServer {
+    private struct State {
+        /// `set.json` as it was read last, what names its bytes, and until when it needs no look.
+        var document: (value: SetDocument, bytes: BlobDigest, freshUntil: Timestamp)?
+        /// The lists that were used last; of the largest that is possible, one takes 6 MB.
+        var listings = RecentlyUsed<BlobDigest, SetListing>(mostWeight: 4, mostCount: 4)
+    }
+
+    /// What is read, and by what rules: who may not ask the server waits for nobody who does.
+    private struct Reading: Hashable, Sendable {
+        let name: BlobDigest
+        let root: BlobDigest
+        let mode: LoadMode
+        let isRepeated: Bool
+    }
+
+    private let parts: SetParts
+    /// The first digits of the version's root, if it is not to be the latest one.
+    private let digits: String?
+    private let state = Locked(State())
+    private let listings = SingleFlight<Reading, SetListing?>()
+    private let chunks = SingleFlight<Reading, [SetTile]?>()
+
+    init(_ parts: SetParts, version: String?) { (self.parts, digits) = (parts, version) }
+
+    var isPinnable: Bool { false }
+
+    // MARK: A tile
+
+    func tile(_ loader: PartLoader) async throws -> CachedTile? {
+        let address = try loader.address()
+        var way = SetSteps(to: address, version: digits, known: state.withLock { $0.document?.value })
+        var opening: LoadedPart?
+        var fallback: FetchFailure?
+        while true {
+            do {
+                switch way.next(at: loader.now) {
+                case .document(let reloads):
+                    guard let part = try await loader.part(parts.document, reloads: reloads) else { return nil }
+                    opening = part
+                    way.take(try await document(part, loader), readAt: part.metadata.storedAt)
+                case .list(let version, let isRepeated):
+                    guard let listing = try await listing(version, isRepeated, loader) else { return nil }
+                    way.take(listing)
+                case .chunk(let number, let listing, let isRepeated):
+                    guard let tiles = try await chunk(number, of: listing, isRepeated, loader) else { return nil }
+                    way.take(tiles, as: number)
+                case .file(let tile, let isRepeated):
+                    guard let part = try await file(of: tile, isRepeated, loader) else { return nil }
+                    return answer(tile, part, opening, loader)
+                case .absent: return answer(nil, nil, opening, loader)
+                case .noVersion:
+                    throw TileCacheError(
+                        .invalidSource,
+                        "source \(loader.source.name): the set has no version \(digits ?? ""), or more than one: give the first digits "
+                            + "of a root that it keeps", key: loader.key)
+                }
+            } catch let failure as FetchFailure {
+                // Where a file is gone, the set was renewed, perhaps.
+                guard failure.isOtherVersion, loader.mode != .cacheOnly, fallback == nil,
+                    way.retries(latest: state.withLock { $0.document?.value.root }, at: loader.now)
+                else { throw fallback ?? failure }
+                fallback = failure
+            }
+        }
+    }
+
+    private func file(of tile: SetTile, _ isRepeated: Bool, _ loader: PartLoader) async throws -> LoadedPart? {
+        let limit = loader.source.bodyLimit
+        guard tile.size <= limit else {
+            throw FetchFailure(
+                .badBody, "it has \(tile.size) bytes, more than the \(limit) that the source allows", key: loader.key)
+        }
+        guard let part = try await loader.part(parts.file(of: tile, isRepeated: isRepeated)) else { return nil }
+        if let objection = loader.source.kind.objection(
+            to: part.data, mediaType: tile.kind.type, contentEncoding: tile.kind.coding)
+        {
+            throw FetchFailure(.badBody, "it is \(objection)", key: loader.key)
+        }
+        return part
+    }
+
+    /// A tile, or that there is none.
+    ///
+    /// It is as fresh as a tile of this machine is: it was looked up in the list just now. Where `set.json` may be another one by now,
+    /// its own freshness counts.
+    private func answer(
+        _ tile: SetTile?, _ part: LoadedPart?, _ opening: LoadedPart?, _ loader: PartLoader
+    ) -> CachedTile {
+        let now = Timestamp(seconds: loader.now.seconds)
+        var (expires, origin) = (now.adding(seconds: 1), part?.origin ?? opening?.origin ?? .memory)
+        if digits != nil {
+            expires = now.adding(seconds: Self.immutableLifetime)
+        } else if let opening, case .stale = opening.origin {
+            (expires, origin) = (min(now, opening.metadata.expires), opening.origin)
+        }
+        let metadata = TileMetadata(
+            response: ResponseFields(
+                status: tile == nil ? 404 : 200, mediaType: tile?.kind.type, contentEncoding: tile?.kind.coding),
+            etag: tile?.blob.entityTag, storedAt: now, expires: expires)
+        var answer = CachedTile(key: loader.key, data: part?.data, metadata, origin: origin)
+        answer.notStored = part?.notStored
+        return answer
+    }
+
+    /// How long one of a version, which never changes, is fresh: a year, as is usual.
+    private static let immutableLifetime: Int64 = 31_536_000
+
+    // MARK: Reading
+
+    private func document(_ part: LoadedPart, _ loader: PartLoader) async throws -> SetDocument {
+        let freshUntil = part.metadata.storedAt.adding(seconds: parts.document.lifetime ?? 0)
+        let known = state.withLock { state -> SetDocument? in
+            guard let document = state.document, document.bytes == part.blob else { return nil }
+            state.document?.freshUntil = freshUntil
+            return document.value
+        }
+        if let known { return known }
+        let data = part.data
+        let document = try await reading(loader, parts.document.key) { try SetParts.document(data) }
+        state.withLock { $0.document = (document, part.blob, freshUntil) }
+        return document
+    }
+
+    private func listing(
+        _ version: SetVersion, _ isRepeated: Bool, _ loader: PartLoader
+    ) async throws -> SetListing? {
+        if let known = state.withLock({ $0.listings.find(version.root) }) { return known }
+        let part = parts.file(of: version, isRepeated: isRepeated)
+        let name = Reading(name: version.root, root: version.root, mode: loader.mode, isRepeated: isRepeated)
+        return try await listings.value(for: name, priority: loader.priority) { _ in
+            guard let data = try await loader.part(part)?.data else { return nil }
+            let listing = try await self.reading(loader, part.key) { SetListing(try version.list(data)) }
+            self.state.withLock { $0.listings.insert(listing, listing.root, weight: 1) }
+            return listing
+        }
+    }
+
+    private func chunk(
+        _ number: Int, of listing: SetListing, _ isRepeated: Bool, _ loader: PartLoader
+    ) async throws -> [SetTile]? {
+        if let known = listing.known(number) { return known }
+        let part = parts.file(of: number, in: listing, isRepeated: isRepeated)
+        let name = Reading(
+            name: listing.items[number].digest, root: listing.root, mode: loader.mode, isRepeated: isRepeated)
+        return try await chunks.value(for: name, priority: loader.priority) { _ in
+            guard let data = try await loader.part(part)?.data else { return nil }
+            let tiles = try await self.reading(loader, part.key) { try listing.chunk([UInt8](data), number: number) }
+            listing.keep(tiles, as: number)
+            return tiles
+        }
+    }
+
+    /// Makes a value of a part's bytes, which takes its time.
+    private func reading<Value: Sendable>(
+        _ loader: PartLoader, _ key: TileKey, _ make: @escaping @Sendable () throws -> Value
+    ) async throws -> Value {
+        do { return try await loader.compute(make) } catch let error as SetError {
+            throw FetchFailure(.badBody, error.message, key: key)
+        }
+    }
+
+    // MARK: What is known
+
+    func state(of key: TileKey, in cache: TileCache) throws -> TileAtServer {
+        guard let tile = key.tile, let document = state.withLock({ $0.document }),
+            let version = SetVersion(digits, of: document.value),
+            let listing = state.withLock({ $0.listings.find(version.root) })
+        else { return .unknown }
+        let isStale = digits == nil && cache.now() >= document.freshUntil
+        let place = SetKey(tile)
+        var search = SetSearch(place, in: listing)
+        switch search.next() {
+        case .chunk: return .unknown
+        case .tile(let tile) where tile.key.isAtPlace(of: place):
+            let part = parts.file(of: tile, isRepeated: false)
+            guard let entry = try cache.store.entry(for: part.key), entry.blob == tile.blob else { return .unknown }
+            return .entry(entry, isStale: isStale)
+        case .tile, .none: return .absent(isStale: isStale)
+        }
+    }
+}

@@ -1,0 +1,122 @@
+import Foundation
+import HTTPTypes
+import Testing
+import TileArchive
+import TileArchiveTesting
+import TileCacheArchive
+import TileStore
+import TileStoreTesting
+
+@testable import TileCache
+
+/// PMTiles archives at a server as sources of a cache.
+@Suite("PMTiles at a server, in the library", .timeLimit(.minutes(60)))
+struct ArchiveAtServerTests {
+    private static let url = "https://files.example/w.pmtiles"
+
+    private func lab(_ text: String = "one", leafOf: Int? = nil, tag: String? = "\"1\"") throws -> (
+        ServerLab, ArchiveSite
+    ) {
+        let site = ArchiveSite(try TestArchive.bytes(TestArchive.pictures(0...3, text), leafOf: leafOf), tag: tag)
+        return (try ServerLab { try site.answer($0) }, site)
+    }
+
+    private func source() throws -> TileSource { try TileSource("w", archiveAt: Self.url) }
+
+    private func png(_ text: String, _ x: Int, z: Int = 2, y: Int = 1) -> Data {
+        TestPicture.png("\(text) \(z)/\(x)/\(y)")
+    }
+
+    @Test(arguments: [nil, 8])
+    func someBytesAreAskedForAtATimeAndEachOnce(leafOf: Int?) async throws {
+        let (lab, _) = try lab(leafOf: leafOf)
+        let source = try source()
+        for _ in 0..<2 {
+            for x in 0..<4 {
+                let tile = try #require(try await lab.tile(source, x))
+                #expect(tile.data == png("one", x) && tile.mediaType == "image/png")
+            }
+            #expect(try await lab.tile(source, 0, z: 6)?.isAbsent == true)
+        }
+        let ranges = lab.transport.ranges()
+        #expect(ranges.first == "bytes=0-16383" && !ranges.contains("all") && Set(ranges).count == ranges.count)
+        #expect(ranges.count >= 5 && ranges.count <= (leafOf == nil ? 5 : 9), "\(ranges)")
+        #expect(try await lab.tile(source, 1)?.freshUntil == lab.clock.now.adding(seconds: 60))
+        #expect(lab.events.isEmpty)
+    }
+
+    @Test(arguments: ["\"2\"", nil])
+    func aReplacedFileIsOpenedAnewAndNeverMixed(tag: String?) async throws {
+        let (lab, site) = try lab(leafOf: 8, tag: tag == nil ? nil : "\"1\"")
+        let source = try source()
+        #expect(try await lab.tile(source, 0)?.data == png("one", 0))
+        site.become(
+            try TestArchive.bytes(TestArchive.pictures(0...3, "another"), leafOf: 8), tag: tag,
+            modified: "Mon, 23 Nov 2026 11:00:00 GMT")
+        // The beginning counts as fresh, and the tile is of another version.
+        #expect(try await lab.tile(source, 1)?.data == png("another", 1))
+        #expect(try await lab.tile(source, 0)?.data == png("another", 0), "what was cached is of the former version")
+        #expect(lab.events.isEmpty)
+    }
+
+    @Test func withoutItsServerWhatIsCachedIsServed() async throws {
+        let (lab, site) = try lab(leafOf: 8)
+        #expect(try await lab.tile(try source(), 1)?.data == png("one", 1))
+        site.isAway(true)
+        try lab.reopen()
+        lab.clock.advance(seconds: 3600)
+        let source = try source()
+        let old = try #require(try await lab.tile(source, 1))
+        #expect(old.data == png("one", 1) && old.origin == .stale(.error))
+        #expect(try await lab.tile(source, 1, .cacheOnly)?.data == png("one", 1))
+        // Without the beginning too, which may have been evicted.
+        for key in try lab.keys() where key.contains("pmtiles/") { _ = try lab.cache.store.remove([TileKey(key)]) }
+        try lab.reopen()
+        let fresh = try self.source()
+        #expect(try await lab.tile(fresh, 1)?.data == png("one", 1))
+        #expect(try await lab.tile(fresh, 1, .cacheOnly)?.data == png("one", 1))
+        #expect(await lab.failure(fresh, 1, .serverOnly) != nil)
+        #expect(try await lab.tile(fresh, 2, .cacheOnly) == nil)
+    }
+
+    @Test func aServerWithoutRangeRequestsIsNamed() async throws {
+        let (lab, site) = try lab()
+        site.twist { _, answer in
+            answer.status = 200
+            answer.fields[.contentRange] = nil
+            answer.body = Data(count: 1 << 20)
+        }
+        let error = await lab.failure(try source(), 1)
+        #expect(error?.message.contains("range requests") == true, "\(String(describing: error))")
+        #expect(try lab.keys().isEmpty)
+        // A file shorter than what is asked for comes whole.
+        site.twist { _, answer in (answer.status, answer.fields[.contentRange]) = (200, nil) }
+        lab.cache.forgetFailures()
+        let other = await lab.failure(try source(), 1)
+        #expect(other?.message.contains("range requests") == true, "\(String(describing: other))")
+    }
+
+    @Test func aRegionIsPinnedAndThereWithoutTheServer() async throws {
+        let (lab, site) = try lab(leafOf: 8)
+        let source = try source()
+        let world = try GeoBox(west: -180, south: -85, east: 180, north: 85)
+        let coverage = try source.coverage(.box(world), zooms: 1...2)
+        let report = await (try await lab.cache.download(source, coverage, named: "far")).report()
+        #expect(report.progress.failed == 0 && report.progress.fetched == 20 && report.stoppedBy == nil, "\(report)")
+        site.isAway(true)
+        lab.clock.advance(seconds: 30 * 86_400)
+        try lab.reopen()
+        _ = try lab.cache.store.evict(toBytes: 0)
+        let fresh = try self.source()
+        for x in 0..<4 {
+            let tile = try await lab.tile(fresh, x)
+            #expect(tile?.data == png("one", x), "pinned, and the rest was evicted")
+        }
+        site.isAway(false)
+        lab.cache.forgetFailures()
+        site.become(try TestArchive.bytes(TestArchive.pictures(0...3, "two"), leafOf: 8), tag: "\"2\"")
+        let again = await (try await lab.cache.download(fresh, coverage, named: "far")).report()
+        #expect(again.progress.failed == 0 && again.progress.fetched == 20, "\(again)")
+        #expect(try await lab.tile(fresh, 3)?.data == png("two", 3))
+    }
+}
