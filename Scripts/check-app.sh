@@ -55,6 +55,8 @@ import TileCacheNIO
 
 let source = try TileSource("topo", template: "https://tiles.example/{z}/{x}/{y}.png")
 print(source.name)
+_ = try TileSource("base", archiveAt: "https://files.example/base.pmtiles")
+_ = try TileSource("map", archiveAt: "https://files.example/maps/set.json", version: "1a2b3c4d")
 do {
     var map = MapCacheConfiguration(archive: URL(fileURLWithPath: "map.mbtiles"))
     map.baseURL = URL(fileURLWithPath: CommandLine.arguments[1])

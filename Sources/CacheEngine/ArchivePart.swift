@@ -23,6 +23,8 @@ package struct ArchivePart: Sendable {
     package var blob: BlobDigest?
     /// What is wrong with its bytes, given how many bytes the file has; it may take its time.
     package let objection: @Sendable (Data, _ fileLength: Int64) -> String?
+    /// Whether it is the bytes of a tile, and not what leads to them.
+    package var isTile = false
     /// What its bytes are, where that is to be stored with them: media type and content coding.
     package var content: (@Sendable (Data) -> (type: String?, coding: String?))?
 

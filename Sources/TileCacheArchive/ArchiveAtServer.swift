@@ -26,6 +26,7 @@ final class ArchiveAtServer: TilesAtServer {
         let version: String
         let number: UInt64
         let mode: LoadMode
+        let isBulk: Bool
     }
 
     private let parts: ArchiveParts
@@ -108,6 +109,7 @@ final class ArchiveAtServer: TilesAtServer {
             let (type, coding) = version.content(of: data)
             return kind.objection(to: data, mediaType: type, contentEncoding: coding)
         }
+        part.isTile = true
         part.content = { version.content(of: $0) }
         return part
     }
@@ -117,7 +119,7 @@ final class ArchiveAtServer: TilesAtServer {
     ) async throws -> Bool {
         if let objection = version.objection(to: leaf) { throw FetchFailure(.badBody, objection, key: loader.key) }
         let part = parts.leaf(leaf, of: version)
-        let name = Reading(version: version.id, number: leaf.number, mode: loader.mode)
+        let name = Reading(version: version.id, number: leaf.number, mode: loader.mode, isBulk: loader.isBulk)
         return try await leaves.value(for: name, priority: loader.priority) { _ in
             guard let data = try await loader.part(part)?.data else { return false }
             do { try await loader.compute { try version.take(data, as: leaf) } } catch let error as ArchiveError {

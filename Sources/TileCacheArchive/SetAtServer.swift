@@ -28,12 +28,14 @@ final class SetAtServer: TilesAtServer {
         let root: BlobDigest
         let mode: LoadMode
         let isRepeated: Bool
+        let isBulk: Bool
     }
 
     private let parts: SetParts
     /// The first digits of the version's root, if it is not to be the latest one.
     private let digits: String?
     private let state = Locked(State())
+    private let uses = ListUses()
     private let listings = SingleFlight<Reading, SetListing?>()
     private let chunks = SingleFlight<Reading, [SetTile]?>()
 
@@ -63,8 +65,11 @@ final class SetAtServer: TilesAtServer {
                     way.take(tiles, as: number)
                 case .file(let tile, let isRepeated):
                     guard let part = try await file(of: tile, isRepeated, loader) else { return nil }
+                    try touch(way.lists, loader)
                     return answer(tile, part, opening, loader)
-                case .absent: return answer(nil, nil, opening, loader)
+                case .absent:
+                    try touch(way.lists, loader)
+                    return answer(nil, nil, opening, loader)
                 case .noVersion:
                     throw TileCacheError(
                         .invalidSource,
@@ -79,6 +84,11 @@ final class SetAtServer: TilesAtServer {
                 fallback = failure
             }
         }
+    }
+
+    private func touch(_ lists: [BlobDigest], _ loader: PartLoader) throws {
+        guard loader.mode != .serverOnly else { return }
+        for key in uses.due(lists, of: parts, at: loader.now) { try loader.touch(key) }
     }
 
     private func file(of tile: SetTile, _ isRepeated: Bool, _ loader: PartLoader) async throws -> LoadedPart? {
@@ -143,7 +153,8 @@ final class SetAtServer: TilesAtServer {
     ) async throws -> SetListing? {
         if let known = state.withLock({ $0.listings.find(version.root) }) { return known }
         let part = parts.file(of: version, isRepeated: isRepeated)
-        let name = Reading(name: version.root, root: version.root, mode: loader.mode, isRepeated: isRepeated)
+        let name = Reading(
+            name: version.root, root: version.root, mode: loader.mode, isRepeated: isRepeated, isBulk: loader.isBulk)
         return try await listings.value(for: name, priority: loader.priority) { _ in
             guard let data = try await loader.part(part)?.data else { return nil }
             let listing = try await self.reading(loader, part.key) { SetListing(try version.list(data)) }
@@ -158,7 +169,8 @@ final class SetAtServer: TilesAtServer {
         if let known = listing.known(number) { return known }
         let part = parts.file(of: number, in: listing, isRepeated: isRepeated)
         let name = Reading(
-            name: listing.items[number].digest, root: listing.root, mode: loader.mode, isRepeated: isRepeated)
+            name: listing.items[number].digest, root: listing.root, mode: loader.mode, isRepeated: isRepeated,
+            isBulk: loader.isBulk)
         return try await chunks.value(for: name, priority: loader.priority) { _ in
             guard let data = try await loader.part(part)?.data else { return nil }
             let tiles = try await self.reading(loader, part.key) { try listing.chunk([UInt8](data), number: number) }

@@ -48,10 +48,12 @@ package struct SetParts: Sendable {
     /// - Parameter isRepeated: Whether `set.json` was read anew because a file was missing.
     package func file(of tile: SetTile, isRepeated: Bool) -> ArchivePart {
         let (blob, size) = (tile.blob, tile.size)
-        return object(SetPaths.blob(blob), "\(blob)", most: size, isRepeated, blob) { data in
+        var part = object(SetPaths.blob(blob), "\(blob)", most: size, isRepeated, blob) { data in
             data.count == size && data.withUnsafeBytes { BlobDigest(hashing: $0) } == blob
                 ? nil : "other bytes than the set's list says"
         }
+        part.isTile = true
+        return part
     }
 
     /// The file of a version's root.
@@ -65,6 +67,13 @@ package struct SetParts: Sendable {
         return list(item.digest, length: item.length, isRepeated) {
             _ = try listing.chunk([UInt8]($0), number: chunk)
         }
+    }
+
+    /// The key of a list: of a root, or of a chunk.
+    package func key(ofList list: BlobDigest) -> TileKey { key("\(list).gz") }
+
+    private func key(_ name: String) -> TileKey {
+        TileKey(source: source, resource: ResourceAddress(uncheckedPath: "set/" + name))
     }
 
     /// The file of a list, which has to make sense too: one that does not would be read again for each tile.
@@ -84,8 +93,7 @@ package struct SetParts: Sendable {
         _ objection: @escaping @Sendable (Data) -> String?
     ) -> ArchivePart {
         ArchivePart(
-            key: TileKey(source: source, resource: ResourceAddress(uncheckedPath: "set/" + name)),
-            question: FileQuestion(object: most, isRepeated: isRepeated), path: path, blob: blob
+            key: key(name), question: FileQuestion(object: most, isRepeated: isRepeated), path: path, blob: blob
         ) { data, _ in objection(data) }
     }
 }

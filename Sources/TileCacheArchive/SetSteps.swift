@@ -88,6 +88,12 @@ package struct SetSteps: Sendable {
         state = .searching(search, in: listing)
     }
 
+    /// The lists that have led here: the root, and the chunk that the search has come to.
+    package var lists: [BlobDigest] {
+        guard case .searching(let search, let listing) = state else { return [] }
+        return [listing.root] + (search.chunk.map { [listing.items[$0].digest] } ?? [])
+    }
+
     /// A file is missing that was named: the set was renewed, perhaps, and `set.json` has to be read anew.
     ///
     /// - Parameter latest: The root in the `set.json` that was read last: somebody else may have read it anew meanwhile.

@@ -59,6 +59,28 @@ struct ArchiveAtServerTests {
         #expect(lab.events.isEmpty)
     }
 
+    @Test func theServerFirstIsNotAnsweredByATileOfAFormerVersion() async throws {
+        let (lab, site) = try lab()
+        let source = try source()
+        #expect(try await lab.tile(source, 1)?.data == png("one", 1))
+        site.become(try TestArchive.bytes(TestArchive.pictures(0...3, "two")), tag: "\"2\"")
+        #expect(try await lab.tile(source, 1, .cacheThenServer)?.data == png("one", 1), "what is here, however old")
+        #expect(try await lab.tile(source, 1, .serverThenCache)?.data == png("two", 1))
+        #expect(try await lab.tile(source, 1)?.data == png("two", 1))
+    }
+
+    /// Its beginning is known of the second version, a tile of the first one is cached, and the server has the third one.
+    @Test func aTileOfAFormerVersionIsNotServedWhereTheFileHasChangedOnceMore() async throws {
+        let (lab, site) = try lab()
+        let source = try source()
+        #expect(try await lab.tile(source, 1)?.data == png("one", 1))
+        site.become(try TestArchive.bytes(TestArchive.pictures(0...3, "two")), tag: "\"2\"")
+        lab.clock.advance(seconds: 61)
+        #expect(try await lab.tile(source, 0)?.data == png("two", 0))
+        site.become(try TestArchive.bytes(TestArchive.pictures(0...3, "three")), tag: "\"3\"")
+        #expect(try await lab.tile(source, 1)?.data == png("three", 1))
+    }
+
     @Test func withoutItsServerWhatIsCachedIsServed() async throws {
         let (lab, site) = try lab(leafOf: 8)
         #expect(try await lab.tile(try source(), 1)?.data == png("one", 1))

@@ -22,14 +22,14 @@ struct SetAtServerTests {
     private func png(_ text: String) -> Data { TestPicture.png(text + salt) }
 
     private func lab(
-        _ publisher: PublisherInLab, fields: HTTPFields = [.cacheControl: "max-age=60"]
+        _ publisher: PublisherInLab, fields: HTTPFields = [.cacheControl: "max-age=60"], capacity: Int? = nil
     ) throws -> (ServerLab, FolderSite) {
         let maps = publisher.folder + "/maps"
         if !FileManager.default.fileExists(atPath: maps) {
             try FileManager.default.createSymbolicLink(atPath: maps, withDestinationPath: publisher.folder + "/set")
         }
         let site = FolderSite(publisher.folder, fields: fields)
-        return (try ServerLab { try site.answer($0) }, site)
+        return (try ServerLab(capacity: capacity) { try site.answer($0) }, site)
     }
 
     private func source(
@@ -182,6 +182,29 @@ struct SetAtServerTests {
         site.isAway(true)
         try await expect(lab, source, [0: "ice", 2: "land"], "no server", mode: .serverThenCache)
         #expect(await lab.failure(source, 0, .serverOnly) != nil)
+    }
+
+    @Test(arguments: [false, true])
+    func listsAreNotEvictedBeforeTheTilesThatTheyLeadTo(isNamed: Bool) async throws {
+        let publisher = try PublisherInLab(salt: salt)
+        try publisher.publish([0: "sea"])
+        let (lab, site) = try lab(publisher, capacity: 20 * 4096)
+        func source() throws -> TileSource {
+            try self.source(version: isNamed ? publisher.versions[0].root : nil)
+        }
+        let map = try source()
+        for number in 0..<40 {
+            // Only their tile is asked for; they are in memory.
+            #expect(try await lab.tile(map, 0)?.data == png("sea"))
+            lab.clock.advance(seconds: 120)
+            try lab.cache.store.put(
+                TestPicture.png("filler \(number)"), for: try TileKey(source: "other", z: 9, x: number, y: 0),
+                metadata: TileMetadata(storedAt: lab.clock.now, expires: lab.clock.now))
+        }
+        #expect(try lab.keys().filter { $0.hasPrefix("other/") }.count < 20, "the others were evicted")
+        site.isAway(true)
+        try lab.reopen()
+        #expect(try await lab.tile(try source(), 0)?.data == png("sea"))
     }
 
     // MARK: What goes wrong

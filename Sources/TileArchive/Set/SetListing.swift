@@ -86,6 +86,9 @@ package struct SetSearch: Sendable {
         high = listing.items.count
     }
 
+    /// The number of the chunk that the search has come to; `nil` for a list without any.
+    package var chunk: Int? { low + further < listing.items.count ? low + further : listing.items.indices.last }
+
     /// Goes on as far as what is known leads.
     package mutating func next() -> Step {
         guard high > 0 else { return .none }

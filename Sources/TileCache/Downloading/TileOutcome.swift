@@ -39,6 +39,8 @@ extension TileOutcome {
         switch (tile.notStored, tile.data) {
         case (nil, _) where tile.origin == .revalidated: self = .revalidated
         case (_, nil): self = .absent
+        // A part of an archive, or a file of a set, that never changes.
+        case (nil, _) where tile.origin == .memory || tile.origin == .disk: self = .unchanged
         case (nil, let data?): self = .fetched(bytes: data.count)
         case (let reason?, _?):
             self = .failed(.notStored(tile.key, reason))

@@ -72,6 +72,8 @@ package struct PartLoader: Sendable {
     package var source: TileSource { order.source }
     /// Whether cache or server comes first.
     package var mode: LoadMode { order.mode }
+    /// Whether it is for a download: then it asks by other terms than who looks at a map.
+    package var isBulk: Bool { order.isBulk }
     /// The time by the cache's clock.
     package var now: HTTPDate { HTTPDate(cache.clock.now()) }
 
@@ -96,8 +98,8 @@ package struct PartLoader: Sendable {
     package func part(_ part: ArchivePart, reloads: Bool = false) async throws -> LoadedPart? {
         var order = order
         (order.key, order.part, order.reloads) = (part.key, part, reloads)
-        let isFixed = part.question.isFixed
-        if isFixed, order.mode == .serverThenCache { order.mode = .cacheThenServer }
+        // As fresh as it is: one of another version is not.
+        if part.question.isFixed, order.mode == .serverThenCache { order.mode = .standard }
         // Only the tile's own bytes are worth the system's time, which may come in hours.
         if part.key != self.order.key { order.background = nil }
         guard let found = try await load(&order, part) else { return nil }
@@ -107,9 +109,15 @@ package struct PartLoader: Sendable {
         return loaded
     }
 
+    /// Notes the use of a part that was in memory, so that eviction does not take it before what it leads to.
+    package func touch(_ key: TileKey) throws {
+        guard let entry = try cache.store.entry(for: key) else { return }
+        try cache.store.touch(key, EntryVersion(entry))
+    }
+
     /// The tile's own entry, if it is of a version of its file; no look at the server.
     package func storedPart(of version: String) async throws -> LoadedPart? {
-        guard order.mode != .serverOnly, let stored = try await stored(),
+        guard order.mode != .serverOnly, let (stored, _) = try await self.stored(order.key),
             stored.entry.metadata.fileMark == version
         else { return nil }
         cache.tell(.hit(order.key, isStale: false))
@@ -118,13 +126,15 @@ package struct PartLoader: Sendable {
 
     /// The tile's own entry, of whatever version, where nobody may be asked for another one.
     package func storedTile() async throws -> CachedTile? {
-        guard order.mode == .cacheOnly, let stored = try await stored() else { return nil }
+        guard order.mode == .cacheOnly, let (stored, _) = try await self.stored(order.key) else { return nil }
         return CachedTile(stored, origin: .stale(.offline))
     }
 
     /// The same where the server has failed, if the rules allow that.
     package func storedTile(after failure: FetchFailure) async throws -> CachedTile? {
-        guard order.mode != .serverOnly, !order.isStrict, let stored = try await stored() else { return nil }
+        guard order.mode != .serverOnly, !order.isStrict, let (stored, _) = try await self.stored(order.key) else {
+            return nil
+        }
         let old = Candidate(stored).replaced(at: now)
         let decision = LoadDecision.after(
             failure.failure, order.mode, old.response, isPinned: stored.entry.isPinned, cache.use(source), at: now)
@@ -132,34 +142,28 @@ package struct PartLoader: Sendable {
         return CachedTile(stored, origin: .stale(reason ?? .error))
     }
 
-    /// What is stored under the tile's key, or held in memory because it could not be stored.
-    private func stored() async throws -> StoredTile? {
+    /// What is stored under a key, or held in memory because it could not be stored.
+    private func stored(_ key: TileKey) async throws -> (tile: StoredTile, isHeld: Bool)? {
         var stored: StoredTile?
-        do { stored = try await cache.read(order.key) } catch let error as StoreError {
+        do { stored = try await cache.read(key) } catch let error as StoreError {
             guard order.mode != .cacheOnly, error.code != .closed else { throw error }
-            cache.configuration.onEvent?(.notRead(order.key, error))
+            cache.configuration.onEvent?(.notRead(key, error))
         }
-        guard let held = cache.held.tile(order.key),
+        if let held = cache.held.tile(key),
             held.entry.metadata.storedAt >= stored?.entry.metadata.storedAt ?? .distantPast
-        else { return stored }
-        return held
+        {
+            return (held, true)
+        }
+        return stored.map { ($0, false) }
     }
 
     private func load(_ order: inout FetchOrder, _ part: ArchivePart) async throws -> CachedTile? {
         if order.mode == .serverOnly { return try await cache.answer(to: order, priority) }
-        var stored: StoredTile?
-        do { stored = try await cache.read(order.key) } catch let error as StoreError {
-            guard order.mode != .cacheOnly, error.code != .closed else { throw error }
-            cache.configuration.onEvent?(.notRead(order.key, error))
+        if let (stored, isHeld) = try await self.stored(order.key) {
+            (order.stored, order.isHeld) = (cache.judged(part)(stored), isHeld)
         }
-        if let held = cache.held.tile(order.key),
-            held.entry.metadata.storedAt >= stored?.entry.metadata.storedAt ?? .distantPast
-        {
-            (stored, order.isHeld) = (held, true)
-        }
-        order.stored = stored.flatMap(cache.judged(part))
         guard let stored = order.stored, !order.reloads || order.mode == .cacheOnly else {
-            cache.tell(.miss(order.key))
+            if order.isTile { cache.tell(.miss(order.key)) }
             return order.mode == .cacheOnly ? nil : try await cache.answer(to: order, priority)
         }
         return try await cache.outcome(of: order, stored, priority)

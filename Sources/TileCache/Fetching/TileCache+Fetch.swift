@@ -34,6 +34,9 @@ struct FetchOrder: Sendable {
     /// Whether nothing stale will do where the server fails.
     var isStrict = false
 
+    /// Whether it is for the bytes of a tile, which alone count as hits and misses.
+    var isTile: Bool { part?.isTile ?? true }
+
     /// What makes two of them the same.
     var flight: FlightKey {
         FlightKey(key: key, isStored: mode != .serverOnly, background: background?.identifier)

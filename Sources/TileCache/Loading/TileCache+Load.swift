@@ -46,7 +46,10 @@ extension TileCache {
         var order = FetchOrder(source: source, key: key, mode: mode, isBulk: isBulk)
         if let remote = source.remote {
             do { return try await remote.tile(PartLoader(self, order, priority)) } catch let failure as FetchFailure {
-                throw failure.error
+                // Its words name the part that could not be had.
+                var error = failure.error
+                error.key = key
+                throw error
             }
         }
         if mode == .serverOnly { return try await ask(order, priority) }
@@ -94,6 +97,7 @@ extension TileCache {
     /// - Throws: ``FetchFailure`` if it cannot be had.
     func outcome(of order: FetchOrder, _ stored: StoredTile, _ priority: FetchPriority) async throws -> CachedTile? {
         let key = order.key
+        func tell(_ event: TileCacheEvent) { if order.isTile { self.tell(event) } }
         switch decision(order.mode, stored.entry) {
         case .serve(let reason):
             tell(.hit(key, isStale: reason != nil))
@@ -147,7 +151,8 @@ extension TileCache {
                 try await self.fetch(order, ticket)
             }
         } catch let failure as FetchFailure {
-            guard let stored = order.stored, !order.isStrict else { throw failure }
+            // Where its file is another one by now, who asked looks for that one first.
+            guard let stored = order.stored, !order.isStrict, !failure.isOtherVersion else { throw failure }
             let decision = LoadDecision.after(
                 failure.failure, order.mode, storedResponse(of: stored.entry.metadata),
                 isPinned: stored.entry.isPinned, use(source), at: HTTPDate(clock.now()))

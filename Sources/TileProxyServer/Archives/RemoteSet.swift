@@ -28,6 +28,7 @@ final class RemoteSet: RemoteTiles {
     /// Its files.
     let parts: SetParts
     private let state = Locked(State())
+    let uses = ListUses()
     private let documents: PartReader<SetDocument>
     private let listings: PartReader<SetListing>
     private let chunks: PartReader<[SetTile]>

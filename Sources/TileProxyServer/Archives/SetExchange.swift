@@ -121,6 +121,7 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
     private func answer(
         _ candidate: Candidate, _ brought: (status: CacheStatus, from: CacheTransaction.ServedFrom, isKept: Bool)?
     ) -> TileExchange.Outcome {
+        touchLists()
         let now = Timestamp(seconds: now.seconds)
         var metadata = candidate.entry.metadata
         let had = opening.map { ($0.status, $0.from) } ?? (status(detail: nil, isHit: true), .hit)
@@ -142,6 +143,17 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
         status.timeToLive = Int(clamping: metadata.expires.seconds &- now.seconds)
         return .tile(
             candidate.with(metadata), status, from, isKept: (brought?.isKept ?? true) && (opening?.isKept ?? true))
+    }
+
+    /// Notes that the lists that have led to the tile are used.
+    private func touchLists() {
+        let store = steps.tiles.service.store
+        for key in set.uses.due(way?.lists ?? [], of: set.parts, at: now) {
+            do {
+                guard let entry = try store.entry(for: key) else { continue }
+                try store.touch(key, EntryVersion(entry))
+            } catch { steps.tiles.service.notRead(key, error) }
+        }
     }
 
     private func status(detail: String?, isHit: Bool = false) -> CacheStatus {

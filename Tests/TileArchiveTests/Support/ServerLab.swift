@@ -14,12 +14,14 @@ final class ServerLab: Sendable {
     private let files: SimulatedFileSystem
     private let told = Locked<[TileCacheEvent]>([])
     private let current: Locked<TileCache>
+    private let capacity: Int?
 
-    init(_ answer: @escaping @Sendable (HTTPRequest) throws -> SiteAnswer) throws {
+    init(capacity: Int? = nil, _ answer: @escaping @Sendable (HTTPRequest) throws -> SiteAnswer) throws {
         transport = SiteTransport(answer)
         disk = SimulatedDisk(clock: clock)
         files = SimulatedFileSystem(disk)
-        current = Locked(try Self.cache(clock, files, transport, told))
+        self.capacity = capacity
+        current = Locked(try Self.cache(clock, files, transport, told, capacity))
     }
 
     var cache: TileCache { current.withLock { $0 } }
@@ -30,15 +32,18 @@ final class ServerLab: Sendable {
     /// Opens the same folder again, as a new process would.
     func reopen() throws {
         try cache.close()
-        let anew = try Self.cache(clock, files, transport, told)
+        let anew = try Self.cache(clock, files, transport, told, capacity)
         current.withLock { $0 = anew }
     }
 
     private static func cache(
-        _ clock: ManualClock, _ files: SimulatedFileSystem, _ transport: SiteTransport, _ told: Locked<[TileCacheEvent]>
+        _ clock: ManualClock, _ files: SimulatedFileSystem, _ transport: SiteTransport,
+        _ told: Locked<[TileCacheEvent]>,
+        _ capacity: Int?
     ) throws -> TileCache {
         let random = Locked(SplitMix64(seed: 7))
         var configuration = TileCacheConfiguration()
+        configuration.store.capacity = capacity
         configuration.onEvent = { event in if event.isTrouble { told.withLock { $0.append(event) } } }
         return TileCache(
             store: try TileStore(environment: clock.environment(files), configuration: configuration.store),

@@ -132,6 +132,25 @@ struct RemoteSetTests {
         }
     }
 
+    @Test func listsAreNotEvictedBeforeTheTilesThatTheyLeadTo() async throws {
+        let publisher = try PublisherInLab(salt: salt)
+        try publisher.publish([0: "sea", 2: "land"])
+        try await with(publisher) { lab, _ in
+            #expect(try await lab.get("/tiles/s/2/0/1").status == 200)
+            for _ in 0..<3 {
+                lab.clock.advance(seconds: 120)
+                #expect(try await lab.get("/tiles/s/2/0/1").status == 200)
+                try lab.store.flush()
+                let lists = try keys(lab).filter { $0.hasSuffix(".gz") }
+                #expect(lists.count == 2, "the root and a chunk")
+                for list in lists {
+                    let entry = try lab.store.entry(for: TileKey(list))
+                    #expect(entry.map { lab.clock.now.seconds - $0.lastUsed.seconds < 60 } == true, "\(list)")
+                }
+            }
+        }
+    }
+
     @Test func withoutItsServerWhatIsCachedIsServedAsStale() async throws {
         let publisher = try PublisherInLab(salt: salt)
         try publisher.publish([0: "sea", 2: "land"])
