@@ -5,7 +5,7 @@ export TILECACHE_TOOLS := 1
 STRICT := TILECACHE_STRICT=1 SCRATCH=.build-strict
 
 .PHONY: help setup build run serve test lint check-imports check-model check-format check-s3 check-s3-ceph check-http2 check-haproxy check-readme check-purge-list check-sets check-page check-mapkit check-app \
-	package check-package test-apple build-apple bench check-instructions bench-proxy bench-fleet soak-proxy tsan docs clean
+	package check-package check-faults test-apple build-apple bench check-instructions bench-proxy bench-fleet soak-proxy fuzz tsan docs clean
 
 help: ## lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -121,6 +121,12 @@ bench-fleet: setup ## measures proxies on one bucket of an S3 server (needs ngin
 
 soak-proxy: setup ## runs tileproxy for 30 minutes before an origin that fails, and checks every answer
 	@Scripts/soak-proxy.sh $(ARGS)
+
+check-faults: build ## runs both programs while reads, writes, opens and syncs of files fail (needs fiu-utils)
+	@PATH="$$(swift build -c release --show-bin-path):$$PATH" Scripts/check-faults.py $(ARGS)
+
+fuzz: setup ## fuzzes with coverage what takes bytes from outside; TARGETS, SECONDS_EACH (30)
+	@Scripts/fuzz.sh
 
 tsan: setup ## runs the tests under the thread sanitizer, with fewer seeds
 	TILE_SEEDS=$${TILE_SEEDS:-40} swift test --sanitize=thread --scratch-path .build-tsan

@@ -12,6 +12,9 @@ if Context.environment["TILECACHE_STRICT"] != nil {
     // warning must not break somebody's app.
     settings.append(.unsafeFlags(["-warnings-as-errors", "-enable-testing"]))
 }
+/// Whether `fuzz` is wanted, and all of the package instrumented for it.
+let fuzzes = Context.environment["TILECACHE_FUZZ"] != nil
+if fuzzes { settings.append(.unsafeFlags(["-sanitize=fuzzer,address", "-enable-testing"])) }
 
 /// The settings of the two largest test targets, which come last and would keep one core busy alone.
 ///
@@ -506,6 +509,23 @@ if tools {
                 .product(name: "NIOPosix", package: "swift-nio"),
             ],
             swiftSettings: largeTestSettings),
+    ]
+}
+
+if fuzzes {
+    package.targets += [
+        .executableTarget(
+            name: "fuzz",
+            dependencies: [
+                "ContentCoding", "HTTPCaching", "HTTPListener", "HTTPWire", "OriginClient", "TileArchive", "TileCache",
+                "TileImaging", "TileProxyServer", "TileSets", "TileStore",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "NIOCore", package: "swift-nio"),
+            ],
+            path: "Tests/Support/fuzz",
+            swiftSettings: settings,
+            // gold, the usual linker, does not survive it.
+            linkerSettings: [.unsafeFlags(["-sanitize=fuzzer,address", "-use-ld=lld"])])
     ]
 }
 
