@@ -2,7 +2,10 @@
 SHELL := /bin/bash
 # For Package.swift: the programs, the servers and the tests too, not only what an app is given.
 export TILECACHE_TOOLS := 1
-STRICT := TILECACHE_STRICT=1 SCRATCH=.build-strict
+# Else Swift gives the package's traits to the compiler in another order each time, and all targets are compiled anew.
+export SWIFT_DETERMINISTIC_HASHING := 1
+# One build for `make run` and `make test`: flags that differ would compile everything twice.
+STRICT := TILECACHE_STRICT=1 SCRATCH=.build-strict CHECKS="--explicit-target-dependency-import-check error"
 
 .PHONY: help setup build run serve test lint check-imports check-model check-format check-s3 check-s3-ceph check-http2 check-haproxy check-readme check-purge-list check-sets check-page check-mapkit check-app \
 	package check-package check-faults test-apple build-apple bench check-instructions bench-proxy bench-fleet soak-proxy fuzz tsan docs clean
@@ -17,12 +20,11 @@ build: setup ## builds the library, tilegc and tileproxy for release
 	swift build -c release
 
 run: setup ## imports the sample map, bounds it, checks it and gets it out again
-	@Scripts/run.sh
+	@$(STRICT) Scripts/run.sh
 
 serve: setup ## runs tileproxy on a sample tile server, with a map to look at, until Ctrl-C
-	@Scripts/serve.sh
+	@$(STRICT) Scripts/serve.sh
 
-# The strict build settings are kept apart from `make build`: flags that differ would rebuild everything each time.
 BUILT := $(STRICT) NO_BUILD=1
 STRICT_BUILD := $(STRICT) swift build -c release --build-tests --explicit-target-dependency-import-check error \
 	--scratch-path .build-strict

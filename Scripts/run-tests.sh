@@ -2,7 +2,7 @@
 # Runs the tests that are built and, where some fail, says at the end which, so that nobody searches a long log for them.
 # Usage: Scripts/run-tests.sh [arguments of swift test]
 set -uo pipefail
-export TILECACHE_TOOLS=1
+export TILECACHE_TOOLS=1 SWIFT_DETERMINISTIC_HASHING=1
 cd "$(dirname "$0")/.."
 
 log=$(mktemp)

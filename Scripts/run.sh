@@ -2,7 +2,8 @@
 # The main job on real tiles, for a person to watch: import, look, check, bound, get out again. Stops at the first
 # step that does not do what it says. Everything is made in ./run, which is emptied first.
 set -euo pipefail
-export TILECACHE_TOOLS=1
+# The second as in the Makefile: without it a later build does not find what this one has compiled.
+export TILECACHE_TOOLS=1 SWIFT_DETERMINISTIC_HASHING=1
 cd "$(dirname "$0")/.."
 root=$PWD
 
@@ -20,7 +21,8 @@ if command -v sha256sum >/dev/null; then sha256=(sha256sum); else sha256=(shasum
 
 step "Building tilegc (the first time takes a few minutes)"
 scratch=${SCRATCH:-.build}
-swift build -c release --product tilegc --scratch-path "$scratch"
+# shellcheck disable=SC2086 # flags of `make run`
+swift build -c release --product tilegc --scratch-path "$scratch" ${CHECKS:-}
 PATH="$(swift build -c release --scratch-path "$scratch" --show-bin-path):$PATH"
 rm -rf run
 mkdir run

@@ -7,14 +7,15 @@
 # PORT chooses the proxy's port (8080; with a command a free one), LEAFLET where the page gets Leaflet from, PUBLIC_URL
 # how clients reach the proxy, SHARED the bucket that it shares with others, ARCHIVE a file of tiles to show too.
 set -euo pipefail
-export TILECACHE_TOOLS=1
+export TILECACHE_TOOLS=1 SWIFT_DETERMINISTIC_HASHING=1
 cd "$(dirname "$0")/.."
 root=$PWD
 port=${PORT:-$([ $# = 0 ] && echo 8080 || echo 0)}
 
 scratch=${SCRATCH:-.build}
 configuration=${CONFIGURATION:-release}
-[ -n "${NO_BUILD:-}" ] || swift build -c "$configuration" --product tileproxy --scratch-path "$scratch" >&2
+# shellcheck disable=SC2086 # flags of `make serve`
+[ -n "${NO_BUILD:-}" ] || swift build -c "$configuration" --product tileproxy --scratch-path "$scratch" ${CHECKS:-} >&2
 bin=$(swift build -c "$configuration" --scratch-path "$scratch" --show-bin-path)
 
 work=$(mktemp -d)
