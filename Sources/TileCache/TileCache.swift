@@ -184,4 +184,6 @@ struct FlightKey: Hashable, Sendable {
     var isStored: Bool
     /// The background session that carries it: its answers may take hours, which nobody who looks at a map waits for.
     var background: String?
+    /// The version of the file that a part has to be of: who asks for a tile of another one waits for an answer of their own.
+    var version: String?
 }
