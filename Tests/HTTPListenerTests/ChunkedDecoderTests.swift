@@ -56,6 +56,19 @@ struct ChunkedDecoderTests {
         }
     }
 
+    /// One of the most bytes was refused where it was cut between its CR and its LF.
+    @Test(arguments: [1, 257, Int.max])
+    func aChunkLineMayHaveAsManyBytesAsItsLimitHoweverItComes(piece: Int) throws {
+        for (bytes, isTaken) in [(255, true), (256, true), (257, false)] {
+            let text = "5;" + String(repeating: "a", count: bytes - 2) + "\r\nhello\r\n0\r\n\r\n"
+            guard isTaken else {
+                #expect(throws: Violation.self, "\(bytes)") { try chunked(text, piece: piece) }
+                continue
+            }
+            #expect(try chunked(text, piece: piece)?.body == "hello", "\(bytes)")
+        }
+    }
+
     @Test
     func chunkLinesAndTrailersAreBounded() {
         #expect(throws: Violation.self) { try chunked("5;" + String(repeating: "a", count: 300)) }
