@@ -170,12 +170,7 @@ struct StructuredFieldReader {
             return take("0") ? .boolean(false) : nil
         }
         if take(":") {
-            while let byte = next, byte != UInt8(ascii: ":") {
-                let base64 = byte.isLetter || byte.isDigit || [43, 47, 61].contains(byte)
-                guard base64 else { return nil }
-                index += 1
-            }
-            return take(":") ? .other : nil
+            return byteSequence() ? .other : nil
         }
         if take("@") {
             if case .integer = number() { return .other }
@@ -183,18 +178,46 @@ struct StructuredFieldReader {
         }
         if take("%") {
             guard take("\"") else { return nil }
-            while let byte = next, byte != UInt8(ascii: "\"") {
-                guard byte >= 32, byte < 127 else { return nil }
-                index += 1
-                guard byte == UInt8(ascii: "%") else { continue }
+            return displayString() ? .other : nil
+        }
+        return nil
+    }
+
+    /// The rest of a byte sequence: base64, whose padding may be missing (RFC 9651 §4.2.7).
+    private mutating func byteSequence() -> Bool {
+        var (digits, padding) = (0, 0)
+        while let byte = next, byte != UInt8(ascii: ":") {
+            if byte == UInt8(ascii: "=") {
+                padding += 1
+            } else {
+                guard padding == 0, byte.isLetter || byte.isDigit || byte == 43 || byte == 47 else { return false }
+                digits += 1
+            }
+            index += 1
+        }
+        // A digit has six bits: one alone is no byte.
+        guard digits % 4 != 1, padding == 0 || (digits + padding) % 4 == 0 && padding < 3 else { return false }
+        return take(":")
+    }
+
+    /// The rest of a display string: UTF-8, of which what is not ASCII is percent-encoded (RFC 9651 §4.2.10).
+    private mutating func displayString() -> Bool {
+        var text: [UInt8] = []
+        while var byte = next, byte != UInt8(ascii: "\"") {
+            guard byte >= 32, byte < 127 else { return false }
+            index += 1
+            if byte == UInt8(ascii: "%") {
+                byte = 0
                 for _ in 0..<2 {
-                    guard let digit = next, digit.isDigit || (97...102).contains(digit) else { return nil }
+                    guard let digit = next, digit.isDigit || (97...102).contains(digit) else { return false }
+                    byte = byte << 4 | (digit.isDigit ? digit - 48 : digit - 87)
                     index += 1
                 }
             }
-            return take("\"") ? .other : nil
+            text.append(byte)
         }
-        return nil
+        // What is no UTF-8 comes out as something else.
+        return take("\"") && String(decoding: text, as: UTF8.self).utf8.elementsEqual(text)
     }
 
     private mutating func number() -> Value? {

@@ -167,7 +167,7 @@ struct CacheControlTests {
         TargetedRow("no-cache=(\"a\" b;x)", rule: "as an inner list") { $0.noCache = .fields(names("a", "b")) },
         TargetedRow("no-cache=5", rule: "a strange value restricts") { $0.noCache = .response },
         TargetedRow("none", rule: "9213 §3.1 not empty") { $0.extensions = [.init(name: "none")] },
-        TargetedRow("a=:YWI=:, b=@5, c=%\"f%c3\", d=t/k:1, e=?1, no-store", rule: "9651 §3.3 all types") {
+        TargetedRow("a=:YWI=:, b=@5, c=%\"f%c3%bc\", d=t/k:1, e=?1, no-store", rule: "9651 §3.3 all types") {
             $0.noStore = true
             $0.extensions = ["a", "b", "c", "d", "e"].map { .init(name: $0) }
         },
@@ -185,6 +185,14 @@ struct CacheControlTests {
         TargetedRow("a=(\"x\"", rule: "8941 §4.2.1.2 open list", expected: nil),
         TargetedRow("a=?2", rule: "8941 §4.2.8", expected: nil),
         TargetedRow("a=:?:", rule: "8941 §4.2.7", expected: nil),
+        TargetedRow("a=:YWI:, b=:Y+I/:", rule: "9651 §4.2.7 padding may be missing") {
+            $0.extensions = ["a", "b"].map { .init(name: $0) }
+        },
+        TargetedRow("a=:Y:", rule: "9651 §4.2.7 one digit is no byte", expected: nil),
+        TargetedRow("a=:YW=I:", rule: "9651 §4.2.7 padding before the end", expected: nil),
+        TargetedRow("a=:====:", rule: "9651 §4.2.7 nothing but padding", expected: nil),
+        TargetedRow("a=%\"%c3\"", rule: "9651 §4.2.10 no UTF-8", expected: nil),
+        TargetedRow("a=%\"%ff\"", rule: "9651 §4.2.10 no UTF-8", expected: nil),
     ]
 
     @Test(arguments: targetedRows)
