@@ -63,6 +63,7 @@ struct BoundedMemoryTests {
 
     @Test(arguments: [
         "null", "[]", "{}", #"{"a":[1,2.50,-0.1e+9,true,false,null,"x\"\\\n\u0001"],"b":{"c":{}}}"#, "\"é😀\"",
+        "[0,-0,10,-0.50,1E+07,2e-3]",
     ])
     func documentsComeBack(_ text: String) {
         #expect(JSON(Data(text.utf8))?.text == text)
@@ -70,6 +71,7 @@ struct BoundedMemoryTests {
 
     @Test(arguments: [
         "", "{", "[1,]", "{\"a\" 1}", "+1", ".5", "0x1", "inf", "nan", "1e", "--1", "\"\\q\"", "\"\u{1}\"", "[] []",
+        "01", "-01", "00", "1.", "1.e5", "-", "-.5", "1e+", "1.5.5", "1e5e5", "1-1",
         "{\"a\":1,}", "tru", "\"\\u12\"", String(repeating: "[", count: 100) + String(repeating: "]", count: 100),
         "[" + String(repeating: "0,", count: 600_000) + "0]",
     ])

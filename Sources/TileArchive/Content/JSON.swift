@@ -167,12 +167,34 @@ private struct Parser {
     private mutating func number() -> JSON? {
         let start = at
         while at < bytes.count, isNumberByte(bytes[at]) { at += 1 }
-        let text = String(decoding: bytes[start..<at], as: UTF8.self)
-        // What Double takes beyond JSON's grammar ("+1", ".5", "0x1", "inf") is made of other bytes or begins otherwise.
-        guard let first = text.utf8.first(where: { $0 != 0x2D }), (0x30...0x39).contains(first), !text.hasPrefix("--"),
-            text.utf8.count <= 40, Double(text) != nil
-        else { return nil }
-        return .number(text)
+        guard at - start <= 40, Self.isNumber(bytes[start..<at]) else { return nil }
+        return .number(String(decoding: bytes[start..<at], as: UTF8.self))
+    }
+
+    /// Whether bytes are a number as JSON has it (RFC 8259 §6).
+    ///
+    /// By the grammar: `Double` takes `01` and `1.` too, and what is written again as it came must be JSON for others.
+    private static func isNumber(_ text: Slice<UnsafeRawBufferPointer>) -> Bool {
+        var rest = text
+        func digits() -> Int {
+            let end = rest.firstIndex { !(0x30...0x39).contains($0) } ?? rest.endIndex
+            defer { rest = rest[end...] }
+            return end - rest.startIndex
+        }
+        if rest.first == UInt8(ascii: "-") { rest = rest.dropFirst() }
+        let hasZero = rest.first == UInt8(ascii: "0")
+        let whole = digits()
+        guard whole > 0, whole == 1 || !hasZero else { return false }
+        if rest.first == UInt8(ascii: ".") {
+            rest = rest.dropFirst()
+            guard digits() > 0 else { return false }
+        }
+        if let first = rest.first, first | 0x20 == UInt8(ascii: "e") {
+            rest = rest.dropFirst()
+            if rest.first == UInt8(ascii: "+") || rest.first == UInt8(ascii: "-") { rest = rest.dropFirst() }
+            guard digits() > 0 else { return false }
+        }
+        return rest.isEmpty
     }
 
     private func isNumberByte(_ byte: UInt8) -> Bool {
