@@ -81,6 +81,14 @@ struct URLTemplateMatchingTests {
         #expect(plus.tile(.https, authority: "tiles.example", path: "/3/4/2?t=a%2Bb", format: nil) == nil)
     }
 
+    /// A sign and a digit were taken for an encoding.
+    @Test func anEncodingHasTwoDigits() throws {
+        let template = try URLTemplate("https://tiles.example/{z}/{x}/{y}%0Aa")
+        let tile = try TileAddress(z: 3, x: 4, y: 2)
+        #expect(template.tile(.https, authority: "tiles.example", path: "/3/4/2%0aa", format: nil) == tile)
+        #expect(template.tile(.https, authority: "tiles.example", path: "/3/4/2%+Aa", format: nil) == nil)
+    }
+
     /// Other programs write whole metres without a point, and round at other places.
     @Test func aBoxIsReadAsOtherProgramsWriteIt() throws {
         let template = try template("https://tiles.example/wms?bbox={bbox-epsg-3857}&size=256")

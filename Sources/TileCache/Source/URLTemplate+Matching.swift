@@ -84,7 +84,9 @@ private struct Matcher {
         var rest = Array(text)[...]
         while let byte = rest.popFirst() {
             if byte == UInt8(ascii: "?") { inQuery = true }
-            guard byte == UInt8(ascii: "%"), rest.count >= 2,
+            // Two digits: with a sign before one of them it would be a number, too.
+            guard byte == UInt8(ascii: "%"), rest.count >= 2, rest.first != UInt8(ascii: "+"),
+                rest.first != UInt8(ascii: "-"),
                 let value = UInt8(String(decoding: rest.prefix(2), as: UTF8.self), radix: 16)
             else {
                 result.append(byte)
