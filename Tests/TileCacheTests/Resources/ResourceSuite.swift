@@ -38,6 +38,12 @@ extension ResourceSuite {
         #expect(lab.cache.resources.changes.count == 0)
     }
 
+    /// The key of the flight of a request for which nothing is stored.
+    func key(of request: HTTPRequest, _ lab: CacheLab) throws -> TileKey {
+        let keys = ResourceKeys(store: lab.store, name: try SourceName("resources"))
+        return try #require(try Resource(request, keys, userAgent: "", bodyLimit: 0, timeout: .zero).request.key)
+    }
+
     /// What became of the first request and of those that waited for its answer.
     ///
     /// The server answers by the script once all the others wait.
@@ -51,9 +57,7 @@ extension ResourceSuite {
             return try await script(request)
         }
         let cache = lab.cache
-        let keys = ResourceKeys(store: lab.store, name: try SourceName("resources"))
-        let key = try #require(
-            try Resource(first, keys, userAgent: "", bodyLimit: 0, timeout: .zero).request.key)
+        let key = try key(of: first, lab)
         let (before, leader) = (
             lab.transport.count, Task { try await cache.response(for: first, bodyLimit: bodyLimit) }
         )

@@ -141,8 +141,10 @@ struct ResourceTests: ResourceSuite {
         }
         let cache = lab.cache
         let request = request()
+        let key = try key(of: request, lab)
         let askers = (0..<3).map { _ in Task { try await cache.response(for: request) } }
-        while lab.transport.active == 0 { await Task.yield() }
+        // One who comes after the others have left would ask anew.
+        await until { lab.cache.resources.flights.followers(of: key) == 2 && latch.waiting == 1 }
         for asker in askers { asker.cancel() }
         for asker in askers { await #expect(throws: CancellationError.self) { try await asker.value } }
         while lab.cache.resources.drivers.count > 0 || lab.transport.active > 0 { await Task.yield() }
