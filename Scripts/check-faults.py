@@ -4,10 +4,10 @@ cannot be opened, synced, renamed or removed (libfiu, Debian's fiu-utils).
 
   check-faults.py [SECONDS] [SEED]      with PATH leading to tilegc and tileproxy
 
-After each command the cache is verified without faults: it has to be sound, or the command has to be one that was told of damage. What
-says that it is done has to be done. A proxy has to go on and may serve nothing wrong.
+After each command cache and set are verified without faults: they have to be sound. What says that it is done has to be done, to the
+tile. A proxy has to start within some attempts, to go on, to answer, and may serve nothing wrong.
 """
-import collections, functools, http.client, http.server, os, random, shutil, socket, subprocess, sys, tempfile, threading, time
+import collections, functools, http.client, http.server, json, os, random, re, shutil, socket, subprocess, sys, tempfile, threading, time
 
 SECONDS = float(sys.argv[1]) if len(sys.argv) > 1 else 120
 SEED = int(sys.argv[2]) if len(sys.argv) > 2 else 1
@@ -38,6 +38,29 @@ def same(path, tile):
         return one.read() == other.read()
 
 
+def listed(folder):
+    """The tiles that a cache has, as files of a folder."""
+    status, said, errors = run(["tilegc", "ls", folder, "--source", "w"])
+    if status != 0:
+        wrong.append(f"ls of {folder} without faults ended with {status}: {errors[-300:]}")
+    return {match[1] + ".png" for match in re.finditer(r" w/(\d+/\d+/\d+)$", said, re.MULTILINE)}
+
+
+def check_done(name, place):
+    """What a command has to have done that says so."""
+    if name == "import" and listed("cache") != set(TILES):
+        wrong.append(f"{place}: it said that it was done and imported {len(listed('cache'))} tiles")
+    if name == "export":
+        missing = [tile for tile in listed("cache") if not os.path.exists(os.path.join("out", tile))]
+        if missing:
+            wrong.append(f"{place}: it said that it was done and {len(missing)} tiles are missing, {missing[0]} among them")
+    if name == "publish" or name == "pull":
+        here = "cache" if name == "publish" else "pulled"
+        status, said, errors = run(["tilegc", "diff", here, "set", "--source", "w", "--json"])
+        if status != 0 or any(json.loads(said)[word] for word in ["added", "changed", "removed"]):
+            wrong.append(f"{place}: it said that it was done, and {here} and set differ ({status}): {said[-300:]} {errors[-300:]}")
+
+
 def commands(randomness, until):
     """Commands on a cache, one after another, each with faults of one kind."""
     outcomes = collections.Counter()
@@ -48,6 +71,8 @@ def commands(randomness, until):
             shutil.rmtree(folder, ignore_errors=True)
         if randomness.random() < 0.5:
             run(["tilegc", "import", "cache", SAMPLE, "--source", "w"])
+            if randomness.random() < 0.5:
+                run(["tilegc", "publish", "cache", "set", "--source", "w"])
         for _ in range(6):
             name, command = randomness.choice([
                 ("import", ["import", "cache", SAMPLE, "--source", "w"]),
@@ -70,10 +95,12 @@ def commands(randomness, until):
                     if found != 0:
                         wrong.append(f"{place}: {folder} is not sound: {report[-300:]} {why[-300:]}")
                         run(["tilegc", "verify", folder, "--repair"])
-            if name == "import" and status == 0:
-                _, listed, _ = run(["tilegc", "ls", "cache", "--source", "w"])
-                if len(listed.splitlines()) < len(TILES):
-                    wrong.append(f"{place}: it said that it was done and imported {len(listed.splitlines())} tiles")
+            if os.path.exists(os.path.join("set", "set.json")):
+                found, report, why = run(["tilegc", "verify", "set"])
+                if found != 0:
+                    wrong.append(f"{place}: the set is not sound: {report[-300:]} {why[-300:]}")
+            if status == 0:
+                check_done(name, place)
             if os.path.isdir("out"):
                 for tile in TILES:
                     path = os.path.join("out", tile)
@@ -93,6 +120,14 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
             pass
 
 
+def answers(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        return True
+    except OSError:
+        return False
+
+
 def proxy(randomness, point, chance, seconds):
     """A proxy before a server of files, with faults; what it serves has to be right, and it has to go on."""
     shutil.rmtree("proxied", ignore_errors=True)
@@ -103,11 +138,26 @@ def proxy(randomness, point, chance, seconds):
         port = probe.getsockname()[1]
     source = "w=http://127.0.0.1:%d/{z}/{x}/{y}.png" % origin.server_address[1]
     run(["tilegc", "import", "proxied", os.path.join(SAMPLE, "0"), "--source", "other"])
-    log = open("proxy.log", "wb")
-    program = subprocess.Popen(
-        faulty(["tileproxy", "serve", "--cache", "proxied", "--source", source, "--listen", f"127.0.0.1:{port}"], point, chance),
-        stdout=log, stderr=log)
+    serve = ["tileproxy", "serve", "--cache", "proxied", "--source", source, "--listen", f"127.0.0.1:{port}"]
     counts = collections.Counter()
+    program = None
+    # Where it cannot read what it needs to start, it says so and ends.
+    while program is None and counts["start"] < 100:
+        counts["start"] += 1
+        with open("proxy.log", "wb") as log:
+            program = subprocess.Popen(faulty(serve, point, chance), stdout=log, stderr=log)
+        while program.poll() is None and not answers(port):
+            time.sleep(0.05)
+        if program.poll() is not None:
+            with open("proxy.log", "rb") as log:
+                said = log.read().decode(errors="replace")
+            if not 0 < program.returncode < 128 or "error" not in said and "tileproxy:" not in said:
+                wrong.append(f"proxy with {point} at {chance} ended with {program.returncode}: {said[-300:]}")
+            program = None
+    if program is None:
+        wrong.append(f"proxy with {point} at {chance} did not start in {counts['start']} attempts")
+        origin.shutdown()
+        return counts
     end = time.monotonic() + seconds
     while time.monotonic() < end and program.poll() is None:
         tile = randomness.choice(TILES)
@@ -123,11 +173,18 @@ def proxy(randomness, point, chance, seconds):
         except (OSError, http.client.HTTPException) as error:
             counts[type(error).__name__] += 1
             time.sleep(0.05)
+    if counts[200] == 0:
+        wrong.append(f"proxy with {point} at {chance} served no tile: {dict(counts)}")
     if program.poll() is None:
         program.terminate()
-        program.wait(60)
-    elif program.returncode < 0 or program.returncode >= 128:
-        wrong.append(f"proxy with {point} at {chance} ended with {program.returncode}")
+        try:
+            program.wait(60)
+        except subprocess.TimeoutExpired:
+            wrong.append(f"proxy with {point} at {chance} hangs when it is to end")
+            program.kill()
+    else:
+        with open("proxy.log", "rb") as log:
+            wrong.append(f"proxy with {point} at {chance} ended by itself with {program.returncode}: {log.read()[-300:]}")
     found, report, why = run(["tilegc", "verify", "proxied"])
     if found != 0 and os.path.exists(os.path.join("proxied", "tilecache.json")):
         wrong.append(f"proxy with {point} at {chance}: the cache is not sound: {report[-300:]} {why[-300:]}")
