@@ -3,6 +3,7 @@
 #
 #   fuzz.sh                      each target for 30 seconds, two at a time
 #   SECONDS_EACH=3600 TARGETS="pmtiles set" fuzz.sh
+#   NO_BUILD=1 fuzz.sh           with the program that is there
 #
 # Starts from Tests/FuzzCorpus and keeps what it finds in .build-fuzz/corpus. What breaks a promise is left in .build-fuzz/found.
 set -euo pipefail
@@ -13,7 +14,11 @@ build=(swift build -c release --product fuzz --scratch-path .build-fuzz)
 [ -n "${NO_BUILD:-}" ] || "${build[@]}"
 program=$("${build[@]}" --show-bin-path)/fuzz
 seconds=${SECONDS_EACH:-30}
-targets=${TARGETS:-$("$program")}
+known=$("$program")
+targets=${TARGETS:-$known}
+for target in $targets; do
+    grep -qxF -- "$target" <<<"$known" || { echo "fuzz: there is no target $target; there are: "$known >&2; exit 64; }
+done
 found=$PWD/.build-fuzz/found
 mkdir -p "$found"
 
