@@ -33,13 +33,14 @@ public struct MapCacheConfiguration: Sendable {
     /// not, those from ``minimumZ`` to ``maximumZ``. MBTiles needs the package's trait `MBTiles`.
     ///
     /// The URL of a `.pmtiles` file or of a set's `set.json` at a server will do as well: what is looked at is fetched and
-    /// cached, and a new version of the file is taken up. Its zooms are those from ``minimumZ`` to ``maximumZ``.
+    /// cached, and a new version of the file is taken up. Its zooms are those from ``minimumZ`` to ``maximumZ``, and it may have
+    /// placeholders for ``values``. Whether its tiles are pictures shows when the first one is asked for.
     public var archive: URL?
     /// What `{s}` stands for; empty for `a`, `b` and `c`, which is what most servers with subdomains have.
     ///
     /// One tile is always asked from the same one. A template without `{s}` has none.
     public var subdomains: [String] = []
-    /// What other placeholders of the template stand for: an access token, say.
+    /// What other placeholders of the template, or of an archive's URL at a server, stand for: an access token, say.
     public var values: [String: String] = [:]
     /// The first zoom that the server has.
     public var minimumZ = 0
@@ -107,7 +108,7 @@ public struct MapCacheConfiguration: Sendable {
         guard (1...8192).contains(tileSize) else {
             throw TileCacheError(.invalidSource, "map \(self.name): a tile of \(tileSize) points; expected 1 to 8192")
         }
-        var source = try archive.map { try Self.source(named: name, archive: $0) } ?? server(named: name)
+        var source = try archive.map { try self.source(named: name, archive: $0) } ?? server(named: name)
         if archive != nil, source.zooms == 0...28 { source.zooms = (minimumZ...maximumZ).clamped(to: 0...28) }
         source.tileSize = tileSize
         source.headers = headers
@@ -128,9 +129,13 @@ public struct MapCacheConfiguration: Sendable {
     /// The source of an archive's tiles.
     ///
     /// - Throws: `ArchiveError` if it cannot be opened; `TileCacheError` if its tiles are no pictures.
-    private static func source(named name: String, archive: URL) throws -> TileSource {
+    private func source(named name: String, archive: URL) throws -> TileSource {
         guard archive.isFileURL else {
-            var source = try TileSource(name, archiveAt: archive.absoluteString)
+            // A URL cannot have braces as they are.
+            let text = values.keys.reduce(archive.absoluteString) { text, name in
+                text.split(separator: "%7B\(name)%7D", omittingEmptySubsequences: false).joined(separator: "{\(name)}")
+            }
+            var source = try TileSource(name, archiveAt: text, values: values)
             source.kind = .image
             return source
         }
