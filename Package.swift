@@ -405,8 +405,8 @@ if tools {
         .testTarget(
             name: "TileArchiveTests",
             dependencies: [
-                "TileArchive", "TileArchiveTesting", "TileCache", "TileCacheArchive", "TileSets", "ContentCoding",
-                "TileStore", "TileStoreTesting",
+                "TileArchive", "TileArchiveTesting", "TileCache", "TileCacheArchive", "TileCacheTesting", "TileSets",
+                "ContentCoding", "TileStore", "TileStoreTesting",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "GRDB", package: "GRDB.swift"),
             ],

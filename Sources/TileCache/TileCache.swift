@@ -186,4 +186,6 @@ struct FlightKey: Hashable, Sendable {
     var background: String?
     /// The version of the file that a part has to be of: who asks for a tile of another one waits for an answer of their own.
     var version: String?
+    /// Whether the server is asked whatever is stored: one under way may have been asked before what is looked for was there.
+    var isReload = false
 }

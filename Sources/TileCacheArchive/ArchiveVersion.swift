@@ -58,9 +58,11 @@ package final class ArchiveVersion: Sendable {
         (self.id, self.file) = (id, file)
         layout = try Self.layout(start, length: file.length, name)
         root = try Self.root(layout, start)
+        // Of pictures any will do: many archives of aerial pictures have PNG at the coast and JPEG elsewhere.
         switch layout.tileFormat {
         case "pbf": kind = .vector
-        default: kind = .any
+        case .some: kind = .image
+        case nil: kind = .any
         }
     }
 

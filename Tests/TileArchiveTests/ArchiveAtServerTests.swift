@@ -4,6 +4,7 @@ import Testing
 import TileArchive
 import TileArchiveTesting
 import TileCacheArchive
+import TileCacheTesting
 import TileStore
 import TileStoreTesting
 
@@ -79,6 +80,58 @@ struct ArchiveAtServerTests {
         #expect(try await lab.tile(source, 0)?.data == png("two", 0))
         site.become(try TestArchive.bytes(TestArchive.pictures(0...3, "three")), tag: "\"3\"")
         #expect(try await lab.tile(source, 1)?.data == png("three", 1))
+    }
+
+    /// Who asked for a tile of the new version was given what somebody was still waiting for of the former one.
+    @Test func aSlowTileOfAFormerVersionIsNotGivenToWhoAsksForTheNewOne() async throws {
+        let (lab, site) = try lab()
+        let source = try source()
+        #expect(try await lab.tile(source, 0)?.data == png("one", 0))
+        let gate = Gate()
+        lab.transport.holdFirst { await gate.wait() }
+        _ = lab.transport.ranges()
+        let slow = Task { try await lab.tile(source, 1)?.data }
+        while lab.transport.asked == 0 { await Task.yield() }
+        site.become(try TestArchive.bytes(TestArchive.pictures(0...3, "two")), tag: "\"2\"")
+        lab.clock.advance(seconds: 61)
+        #expect(try await lab.tile(source, 0)?.data == png("two", 0))
+        let new = Task { try await lab.tile(source, 1)?.data }
+        for _ in 0..<2000 { await Task.yield() }
+        gate.open()
+        #expect(try await new.value == png("two", 1))
+        _ = try await slow.value
+        #expect(try await lab.tile(source, 1)?.data == png("two", 1))
+    }
+
+    /// The beginning was to be read anew, and the answer to somebody's earlier question for it was taken.
+    @Test func whoReloadsDoesNotJoinWhoAskedBefore() async throws {
+        let (lab, site) = try lab()
+        let source = try source()
+        #expect(try await lab.tile(source, 0)?.data == png("one", 0))
+        let gate = Gate()
+        lab.transport.holdFirst { await gate.wait() }
+        _ = lab.transport.ranges()
+        let slow = Task { try await lab.tile(source, 0, .serverThenCache)?.data }
+        while lab.transport.asked == 0 { await Task.yield() }
+        site.become(try TestArchive.bytes(TestArchive.pictures(0...3, "two")), tag: "\"2\"")
+        let new = Task { try await lab.tile(source, 1)?.data }
+        for _ in 0..<2000 { await Task.yield() }
+        gate.open()
+        #expect(try await new.value == png("two", 1))
+        _ = try await slow.value
+    }
+
+    /// Where a server replaces a file and leaves its tag as it was, bytes of something else were shown as a picture.
+    @Test func bytesThatAreNoPictureAreNotATileOfAnArchiveOfPictures() async throws {
+        let (lab, site) = try lab()
+        let source = try source()
+        #expect(try await lab.tile(source, 0)?.data == png("one", 0))
+        site.twist { request, answer in
+            guard request.headerFields[.range] != "bytes=0-16383" else { return }
+            answer.body = Data(repeating: 7, count: answer.body.count)
+        }
+        #expect(await lab.failure(source, 1)?.code == .badBody)
+        #expect(try lab.keys().filter { $0.hasPrefix("w/") }.count == 1)
     }
 
     @Test func withoutItsServerWhatIsCachedIsServed() async throws {

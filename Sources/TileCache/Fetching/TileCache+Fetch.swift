@@ -40,7 +40,8 @@ struct FetchOrder: Sendable {
     /// What makes two of them the same.
     var flight: FlightKey {
         FlightKey(
-            key: key, isStored: mode != .serverOnly, background: background?.identifier, version: part?.question.mark)
+            key: key, isStored: mode != .serverOnly, background: background?.identifier, version: part?.question.mark,
+            isReload: reloads)
     }
 
     /// What is stored, as it is given out.

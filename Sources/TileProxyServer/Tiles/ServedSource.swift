@@ -167,8 +167,8 @@ package final class ServedSource: Sendable {
     fileprivate func isOf(_ given: SourceConfiguration) -> Bool { self.given == given }
 
     /// What requests for one of its tiles share a fill by.
-    func flight(_ key: TileKey, of version: String? = nil) -> TileFlight {
-        TileFlight(key: key, generation: generation, version: version)
+    func flight(_ key: TileKey, of version: String? = nil, isReload: Bool = false) -> TileFlight {
+        TileFlight(key: key, generation: generation, version: version, isReload: isReload)
     }
 
     @inline(__always)

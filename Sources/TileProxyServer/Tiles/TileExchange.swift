@@ -130,7 +130,7 @@ final class TileExchange: TileAnswering, @unchecked Sendable {
 
     private func fetch(_ forwarding: Forwarding) {
         let (loop, flights) = (tiles.loop, tiles.service.flights)
-        let place = flights.follow(source.flight(key, of: subject.version), .visible, nil) { news in
+        let place = flights.follow(source.flight(key, of: subject.version, isReload: reloads), .visible, nil) { news in
             if loop.inEventLoop { self.hear(news) } else { loop.execute { self.hear(news) } }
         }
         guard let place else {

@@ -14,4 +14,6 @@ struct TileFlight: Hashable, Sendable {
     let generation: UInt64
     /// Of which version of an archive at a server the tile has to be; `nil` for whatever is there.
     var version: String?
+    /// Whether the server is asked whatever is stored: one under way may have been asked before what is looked for was there.
+    var isReload = false
 }

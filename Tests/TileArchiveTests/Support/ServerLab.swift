@@ -103,30 +103,41 @@ final class ServerLab: Sendable {
 /// Carries requests to a server in memory, and remembers them.
 final class SiteTransport: TileTransport {
     private let answer: @Sendable (HTTPRequest) throws -> SiteAnswer
-    private let asked = Locked<[HTTPRequest]>([])
+    private let log = Locked<[HTTPRequest]>([])
+    private let held = Locked<(@Sendable () async -> Void)?>(nil)
 
     init(_ answer: @escaping @Sendable (HTTPRequest) throws -> SiteAnswer) { self.answer = answer }
 
+    /// Has the next answer wait on its way, once the server has given it.
+    func holdFirst(_ wait: @escaping @Sendable () async -> Void) { held.withLock { $0 = wait } }
+
     /// The requests, which it forgets.
     func requests() -> [HTTPRequest] {
-        asked.withLock { asked in
-            defer { asked = [] }
-            return asked
+        log.withLock { log in
+            defer { log = [] }
+            return log
         }
     }
 
+    /// How many they are.
+    var asked: Int { log.withLock { $0.count } }
     /// Their paths, and forgets them.
     func paths() -> [String] { requests().map { $0.path ?? "" } }
     /// Their ranges, and forgets them.
     func ranges() -> [String] { requests().map { $0.headerFields[.range] ?? "all" } }
 
     func send(_ request: TransportRequest) async throws(TransportError) -> TransportResponse {
-        asked.withLock { $0.append(request.head) }
+        log.withLock { $0.append(request.head) }
         await Task.yield()
         let answer: SiteAnswer
         do { answer = try self.answer(request.head) } catch {
             throw TransportError(.connection, "\(request.head.host): there is no server")
         }
+        let wait = held.withLock { held in
+            defer { held = nil }
+            return held
+        }
+        await wait?()
         guard answer.body.count <= request.bodyLimit else {
             throw TransportError(.bodyTooLarge, "\(request.head.host): the body is larger than \(request.bodyLimit)")
         }
