@@ -17,7 +17,9 @@ import Foundation
 final class SetAtServer: TilesAtServer {
     private struct State {
         /// `set.json` as it was read last, what names its bytes, and until when it needs no look.
-        var document: (value: SetDocument, bytes: BlobDigest, freshUntil: Timestamp)?
+        var document: (known: SetSteps.Known, bytes: BlobDigest, freshUntil: Timestamp)?
+        /// The version that was named, once it is known: it may be kept here for longer than `set.json` names it.
+        var chosen: SetVersion?
         /// The lists that were used last; of the largest that is possible, one takes 6 MB.
         var listings = RecentlyUsed<BlobDigest, SetListing>(mostWeight: 4, mostCount: 4)
     }
@@ -34,12 +36,15 @@ final class SetAtServer: TilesAtServer {
     private let parts: SetParts
     /// The first digits of the version's root, if it is not to be the latest one.
     private let digits: String?
-    private let state = Locked(State())
+    private let state: Locked<State>
     private let uses = ListUses()
     private let listings = SingleFlight<Reading, SetListing?>()
     private let chunks = SingleFlight<Reading, [SetTile]?>()
 
-    init(_ parts: SetParts, version: String?) { (self.parts, digits) = (parts, version) }
+    init(_ parts: SetParts, version: String?) {
+        (self.parts, digits) = (parts, version)
+        state = Locked(State(chosen: version.flatMap { SetVersion(allDigits: $0) }))
+    }
 
     var isPinnable: Bool { false }
 
@@ -47,43 +52,82 @@ final class SetAtServer: TilesAtServer {
 
     func tile(_ loader: PartLoader) async throws -> CachedTile? {
         let address = try loader.address()
-        var way = SetSteps(to: address, version: digits, known: state.withLock { $0.document?.value })
-        var opening: LoadedPart?
-        var fallback: FetchFailure?
+        let (known, chosen) = state.withLock { ($0.document?.known, $0.chosen) }
+        var way = SetSteps(to: address, version: digits, chosen: chosen, known: known)
+        var opening: Opening?
+        var failure: FetchFailure?
         while true {
             do {
-                switch way.next(at: loader.now) {
-                case .document(let reloads):
-                    guard let part = try await loader.part(parts.document, reloads: reloads) else { return nil }
-                    opening = part
-                    way.take(try await document(part, loader), readAt: part.metadata.storedAt)
-                case .list(let version, let isRepeated):
-                    guard let listing = try await listing(version, isRepeated, loader) else { return nil }
-                    way.take(listing)
-                case .chunk(let number, let listing, let isRepeated):
-                    guard let tiles = try await chunk(number, of: listing, isRepeated, loader) else { return nil }
-                    way.take(tiles, as: number)
-                case .file(let tile, let isRepeated):
-                    guard let part = try await file(of: tile, isRepeated, loader) else { return nil }
-                    try touch(way.lists, loader)
-                    return answer(tile, part, opening, loader)
-                case .absent:
-                    try touch(way.lists, loader)
-                    return answer(nil, nil, opening, loader)
-                case .noVersion:
-                    throw TileCacheError(
-                        .invalidSource,
-                        "source \(loader.source.name): the set has no version \(digits ?? ""), or more than one: give the first digits "
-                            + "of a root that it keeps", key: loader.key)
+                switch try await step(&way, &opening, way.isFormer ? loader.onlyIfCached : loader) {
+                case .more: continue
+                case .end(let tile): return tile
+                case .missing: break
                 }
-            } catch let failure as FetchFailure {
+            } catch let new as FetchFailure {
+                let isFirst = failure == nil
+                failure = failure ?? new
                 // Where a file is gone, the set was renewed, perhaps.
-                guard failure.isOtherVersion, loader.mode != .cacheOnly, fallback == nil,
-                    way.retries(latest: state.withLock { $0.document?.value.root }, at: loader.now)
-                else { throw fallback ?? failure }
-                fallback = failure
+                if isFirst, new.isOtherVersion, retries(&way, loader) { continue }
             }
+            // What was shown before is better than nothing, where it is here and the rules for stale tiles allow it.
+            guard let part = opening?.part, let reason = loader.standsIn(part, after: failure), way.turnsBack() else {
+                if let failure { throw failure }
+                return nil
+            }
+            opening?.reason = reason
         }
+    }
+
+    /// `set.json`, and why something older than the version that it names is answered.
+    private struct Opening {
+        let part: LoadedPart
+        var reason: StaleReason?
+    }
+
+    private enum Stepped {
+        case more
+        case end(CachedTile)
+        /// Nobody may be asked, and something is not here.
+        case missing
+    }
+
+    private func step(
+        _ way: inout SetSteps, _ opening: inout Opening?, _ loader: PartLoader
+    ) async throws -> Stepped {
+        switch way.next(at: loader.now) {
+        case .document(let reloads):
+            guard let part = try await loader.part(parts.document, reloads: reloads) else { return .missing }
+            let known = try await document(part, loader)
+            opening = Opening(part: part)
+            way.take(known)
+        case .list(let version, let isRepeated):
+            guard let listing = try await listing(version, isRepeated, loader) else { return .missing }
+            if digits != nil { state.withLock { $0.chosen = version } }
+            way.take(listing)
+        case .chunk(let number, let listing, let isRepeated):
+            guard let tiles = try await chunk(number, of: listing, isRepeated, loader) else { return .missing }
+            way.take(tiles, as: number)
+        case .file(let tile, let isRepeated):
+            guard let part = try await file(of: tile, isRepeated, loader) else { return .missing }
+            try touch(way.lists, loader)
+            return .end(answer(tile, part, opening, loader))
+        case .absent:
+            try touch(way.lists, loader)
+            return .end(answer(nil, nil, opening, loader))
+        case .noVersion:
+            // It may be newer than the `set.json` that is here.
+            if retries(&way, loader) { return .more }
+            throw TileCacheError(
+                .invalidSource,
+                "source \(loader.source.name): the set has no version \(digits ?? ""), or more than one: give the first digits "
+                    + "of a root that it keeps", key: loader.key)
+        }
+        return .more
+    }
+
+    private func retries(_ way: inout SetSteps, _ loader: PartLoader) -> Bool {
+        loader.mode != .cacheOnly
+            && way.retries(latest: state.withLock { $0.document?.known.document.root }, at: loader.now)
     }
 
     private func touch(_ lists: [BlobDigest], _ loader: PartLoader) throws {
@@ -111,13 +155,15 @@ final class SetAtServer: TilesAtServer {
     /// It is as fresh as a tile of this machine is: it was looked up in the list just now. Where `set.json` may be another one by now,
     /// its own freshness counts.
     private func answer(
-        _ tile: SetTile?, _ part: LoadedPart?, _ opening: LoadedPart?, _ loader: PartLoader
+        _ tile: SetTile?, _ part: LoadedPart?, _ opening: Opening?, _ loader: PartLoader
     ) -> CachedTile {
         let now = Timestamp(seconds: loader.now.seconds)
-        var (expires, origin) = (now.adding(seconds: 1), part?.origin ?? opening?.origin ?? .memory)
+        var (expires, origin) = (now.adding(seconds: 1), part?.origin ?? opening?.part.origin ?? .memory)
         if digits != nil {
             expires = now.adding(seconds: Self.immutableLifetime)
-        } else if let opening, case .stale = opening.origin {
+        } else if let reason = opening?.reason {
+            (expires, origin) = (now, .stale(reason))
+        } else if let opening = opening?.part, case .stale = opening.origin {
             (expires, origin) = (min(now, opening.metadata.expires), opening.origin)
         }
         let metadata = TileMetadata(
@@ -134,18 +180,18 @@ final class SetAtServer: TilesAtServer {
 
     // MARK: Reading
 
-    private func document(_ part: LoadedPart, _ loader: PartLoader) async throws -> SetDocument {
-        let freshUntil = part.metadata.storedAt.adding(seconds: parts.document.lifetime ?? 0)
-        let known = state.withLock { state -> SetDocument? in
-            guard let document = state.document, document.bytes == part.blob else { return nil }
-            state.document?.freshUntil = freshUntil
-            return document.value
+    private func document(_ part: LoadedPart, _ loader: PartLoader) async throws -> SetSteps.Known {
+        let (data, readAt) = (part.data, part.metadata.storedAt)
+        let same = state.withLock { $0.document.flatMap { $0.bytes == part.blob ? $0.known.document : nil } }
+        let document: SetDocument
+        if let same {
+            document = same
+        } else {
+            document = try await reading(loader, parts.document.key) { try SetParts.document(data) }
         }
-        if let known { return known }
-        let data = part.data
-        let document = try await reading(loader, parts.document.key) { try SetParts.document(data) }
-        state.withLock { $0.document = (document, part.blob, freshUntil) }
-        return document
+        let known = SetSteps.Known(document, readAt: readAt)
+        state.withLock { $0.document = (known, part.blob, readAt.adding(seconds: parts.document.lifetime ?? 0)) }
+        return known
     }
 
     private func listing(
@@ -191,11 +237,12 @@ final class SetAtServer: TilesAtServer {
     // MARK: What is known
 
     func state(of key: TileKey, in cache: TileCache) throws -> TileAtServer {
-        guard let tile = key.tile, let document = state.withLock({ $0.document }),
-            let version = SetVersion(digits, of: document.value),
+        let (document, chosen) = state.withLock { ($0.document, $0.chosen) }
+        guard let tile = key.tile,
+            let version = chosen ?? document.flatMap({ SetVersion(digits, of: $0.known.document) }),
             let listing = state.withLock({ $0.listings.find(version.root) })
         else { return .unknown }
-        let isStale = digits == nil && cache.now() >= document.freshUntil
+        let isStale = digits == nil && cache.now() >= document?.freshUntil ?? .distantPast
         let place = SetKey(tile)
         var search = SetSearch(place, in: listing)
         switch search.next() {

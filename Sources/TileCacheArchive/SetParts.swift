@@ -58,7 +58,7 @@ package struct SetParts: Sendable {
 
     /// The file of a version's root.
     package func file(of version: SetVersion, isRepeated: Bool) -> ArchivePart {
-        list(version.root, length: version.length, isRepeated) { _ = try version.list($0) }
+        list(version.root, length: version.length ?? SetBounds.root, isRepeated) { _ = try version.list($0) }
     }
 
     /// The file of a chunk.

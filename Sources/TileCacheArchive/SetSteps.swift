@@ -24,9 +24,22 @@ package struct SetSteps: Sendable {
         case noVersion
     }
 
+    /// `set.json` as it was read last.
+    package struct Known: Sendable {
+        package let document: SetDocument
+        /// When its server was asked for it last.
+        package let readAt: Timestamp
+
+        package init(_ document: SetDocument, readAt: Timestamp) { (self.document, self.readAt) = (document, readAt) }
+
+        /// Whether that was a moment ago, so that what it names has to be there, and what it does not name is not.
+        package func isRecent(at now: HTTPDate) -> Bool { SetSteps.isRecent(readAt, at: now) }
+    }
+
     private enum State {
         case opening(reloads: Bool)
         case opened(SetDocument)
+        case chosen(SetVersion)
         case searching(SetSearch, in: SetListing)
     }
 
@@ -34,20 +47,29 @@ package struct SetSteps: Sendable {
     /// The first digits of the version's root, if it is not to be the latest one.
     private let digits: String?
     private var state = State.opening(reloads: false)
-    /// When the `set.json` was read that is gone by.
+    /// The `set.json` that is gone by, and when it was read.
+    private var document: SetDocument?
     private var readAt: Timestamp?
     /// The version that is gone by.
     private var root: BlobDigest?
     /// Whether something was missing that `set.json` led to.
     private var wasMissing = false
+    /// The versions that were the latest ones before, the last of them first, as far as they have not been tried; `nil` until one is.
+    private var former: ArraySlice<SetVersion>?
+
+    /// So many former versions are looked at where the latest one cannot be had.
+    private static let mostFormer = 8
 
     /// - Parameters:
     ///   - version: The first digits of the version's root; `nil` for the latest one.
+    ///   - chosen: The version that these digits name, if that is known.
     ///   - known: `set.json` as it was read last.
-    package init(to tile: TileAddress, version: String?, known: SetDocument?) {
+    package init(to tile: TileAddress, version: String?, chosen: SetVersion? = nil, known: Known?) {
         (place, digits) = (SetKey(tile), version)
         // What a version is does not change, so that nobody is asked whether there is a newer one.
-        if let version, let known, SetVersion(version, of: known) != nil { state = .opened(known) }
+        if let version, let chosen = chosen ?? known.flatMap({ SetVersion(version, of: $0.document) }) {
+            (state, readAt) = (.chosen(chosen), known?.readAt)
+        }
     }
 
     /// What is needed next; the same until it is taken.
@@ -56,8 +78,8 @@ package struct SetSteps: Sendable {
         case .opening(let reloads): return .document(reloads: reloads)
         case .opened(let document):
             guard let version = SetVersion(digits, of: document) else { return .noVersion }
-            root = version.root
-            return .list(version, isRepeated: isRepeated(at: now))
+            return list(version, now)
+        case .chosen(let version): return list(version, now)
         case .searching(var search, let listing):
             let step = search.next()
             state = .searching(search, in: listing)
@@ -70,12 +92,15 @@ package struct SetSteps: Sendable {
         }
     }
 
+    private mutating func list(_ version: SetVersion, _ now: HTTPDate) -> Step {
+        root = version.root
+        return .list(version, isRepeated: isRepeated(at: now))
+    }
+
     /// Takes `set.json`.
-    ///
-    /// - Parameter readAt: When its server was asked for it last.
-    package mutating func take(_ document: SetDocument, readAt: Timestamp) {
-        self.readAt = readAt
-        state = .opened(document)
+    package mutating func take(_ known: Known) {
+        (readAt, document) = (known.readAt, known.document)
+        state = .opened(known.document)
     }
 
     /// Takes the list of the version that was named.
@@ -94,21 +119,39 @@ package struct SetSteps: Sendable {
         return [listing.root] + (search.chunk.map { [listing.items[$0].digest] } ?? [])
     }
 
-    /// A file is missing that was named: the set was renewed, perhaps, and `set.json` has to be read anew.
+    /// A file is missing that was named, or a version is: the set was renewed, perhaps, and `set.json` has to be read anew.
     ///
     /// - Parameter latest: The root in the `set.json` that was read last: somebody else may have read it anew meanwhile.
     /// - Returns: `false` if it was read anew already, or a moment ago: then what it names is missing at the server.
     package mutating func retries(latest: BlobDigest?, at now: HTTPDate) -> Bool {
-        guard !isRepeated(at: now) else { return false }
+        guard !isFormer, !isRepeated(at: now) else { return false }
         wasMissing = true
         state = .opening(reloads: root == latest || digits != nil)
         return true
     }
 
+    /// Whether it is about a former version, of which only what is in the cache is of use.
+    package var isFormer: Bool { former != nil }
+
+    /// Nothing can be had of the latest version: turns to the one before it, which may have been shown, and lie in the cache.
+    ///
+    /// - Returns: `false` if there is none.
+    package mutating func turnsBack() -> Bool {
+        guard digits == nil, let document else { return false }
+        var former = former ?? SetVersion.former(of: document).prefix(Self.mostFormer)
+        let next = former.popFirst()
+        self.former = former
+        guard let next else { return false }
+        state = .chosen(next)
+        return true
+    }
+
+    private static func isRecent(_ readAt: Timestamp, at now: HTTPDate) -> Bool {
+        (0..<2).contains(now.seconds &- readAt.seconds)
+    }
+
     /// Whether `set.json` was read a moment ago, so that what it names has to be there.
     private func isRepeated(at now: HTTPDate) -> Bool {
-        if wasMissing { return true }
-        guard let readAt else { return false }
-        return (0..<2).contains(now.seconds - readAt.seconds)
+        wasMissing || readAt.map { Self.isRecent($0, at: now) } ?? false
     }
 }

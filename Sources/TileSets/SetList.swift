@@ -87,6 +87,20 @@ package struct SetList: Sendable {
         return [UInt8](data)
     }
 
+    /// The JSON of a list from the body of an answer.
+    ///
+    /// There it may come without its gzip: many servers call the file's own gzip a content coding, and some clients take every coding
+    /// off, asked for or not.
+    /// - Parameter length: The length of the JSON; `nil` if nothing says it, then at most that of a root.
+    /// - Returns: `nil` if it is another one than the digest names, or longer.
+    package static func received(_ body: [UInt8], _ digest: BlobDigest, length: Int?) -> [UInt8]? {
+        let plain = Gzip.isMarked(Data(body)) ? Gzip.decode(Data(body), limit: length ?? SetBounds.root) : Data(body)
+        guard let plain, length.map({ $0 == plain.count }) ?? (plain.count <= SetBounds.root),
+            plain.withUnsafeBytes({ BlobDigest(hashing: $0) }) == digest
+        else { return nil }
+        return [UInt8](plain)
+    }
+
     /// Reads a chunk whose digest and length are those that the root says.
     ///
     /// - Throws: ``SetError``.

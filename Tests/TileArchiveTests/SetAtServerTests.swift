@@ -5,6 +5,7 @@ import Testing
 import TileArchive
 import TileArchiveTesting
 import TileCacheArchive
+import TileCacheTesting
 import TileSets
 import TileStore
 import TileStoreTesting
@@ -207,7 +208,195 @@ struct SetAtServerTests {
         #expect(try await lab.tile(try source(), 0)?.data == png("sea"))
     }
 
+    // MARK: A new version that cannot be had
+
+    /// Once the new `set.json` was stored, nothing was served until its lists could be had, though all of the former version was here.
+    @Test func theFormerVersionIsShownWhileTheNewOneCannotBeHad() async throws {
+        let publisher = try PublisherInLab(salt: salt)
+        try publisher.publish([0: "sea", 2: "land"])
+        let (lab, site) = try lab(publisher)
+        let map = try source()
+        for x in [0, 1, 2] { #expect(try await lab.tile(map, x) != nil) }
+        try publisher.publish([0: "ice", 1: "city"])
+        // Whoever copied it was not done: `set.json` is there, and nothing else.
+        site.twist { request, answer in
+            if request.path != "/maps/set.json" { answer = SiteAnswer(status: 404) }
+        }
+        lab.clock.advance(seconds: 10)
+        let old = try #require(try await lab.tile(map, 0))
+        #expect(old.data == png("sea") && old.origin == .stale(.error) && old.freshUntil <= lab.clock.now)
+        // Then the network is gone too, and the process ends.
+        site.isAway(true)
+        try lab.reopen()
+        for mode in [LoadMode.standard, .cacheOnly, .cacheThenServer, .serverThenCache] {
+            let map = try source()
+            #expect(try await lab.tile(map, 0, mode)?.data == png("sea"), "\(mode)")
+            #expect(try await lab.tile(map, 1, mode)?.isAbsent == true, "\(mode)")
+            #expect(try await lab.tile(map, 2, mode)?.origin == .stale(mode == .cacheOnly ? .offline : .error))
+        }
+        // What was never looked at is of no version.
+        #expect(
+            try await lab.tile(try source(), 0, z: 5, .cacheOnly)?.isAbsent == true, "the former version's list says so"
+        )
+        _ = try lab.cache.store.remove([try TileKey("s:set/\(object("land").suffix(64))")])
+        #expect(try await lab.tile(try source(), 2, .cacheOnly) == nil)
+        #expect(await lab.failure(try source(), 2) != nil)
+        #expect(await lab.failure(try source(), 0, .serverOnly) != nil)
+        site.isAway(false)
+        site.twist { _, _ in }
+        lab.cache.forgetFailures()
+        try await expect(lab, try source(), [0: "ice", 1: "city"], "all of the new version is there")
+    }
+
+    @Test func theFormerVersionIsNotShownWhereItsServerForbidsStaleAnswers() async throws {
+        let publisher = try PublisherInLab(salt: salt)
+        try publisher.publish([0: "sea"])
+        let (lab, site) = try lab(publisher, fields: [.cacheControl: "max-age=60, must-revalidate"])
+        var map = try source()
+        #expect(try await lab.tile(map, 0) != nil)
+        try publisher.publish([0: "ice"])
+        site.twist { request, answer in
+            if request.path != "/maps/set.json" { answer = SiteAnswer(status: 503) }
+        }
+        lab.clock.advance(seconds: 10)
+        #expect(await lab.failure(map, 0) != nil)
+        #expect(try await lab.tile(map, 0, .cacheOnly)?.data == png("sea"), "nobody may be asked")
+        map.offlineUse = .always
+        #expect(try await lab.tile(map, 0)?.data == png("sea"), "who describes the source wants it")
+    }
+
+    @Test func aDownloadIsNotDoneByTheFormerVersion() async throws {
+        let publisher = try PublisherInLab(salt: salt)
+        try publisher.publish([0: "sea", 2: "land"])
+        let (lab, site) = try lab(publisher)
+        let map = try source()
+        let world = try GeoBox(west: -180, south: -85, east: 180, north: 85)
+        let coverage = try map.coverage(.box(world), zooms: 2...2)
+        _ = await (try await lab.cache.download(map, coverage)).report()
+        try publisher.publish([0: "ice", 2: "land"])
+        site.twist { request, answer in
+            if request.path != "/maps/set.json" { answer = SiteAnswer(status: 404) }
+        }
+        lab.clock.advance(seconds: 10)
+        let report = await (try await lab.cache.download(map, coverage)).report()
+        #expect(report.progress.failed > 0 || report.stoppedBy != nil, "\(report)")
+    }
+
+    // MARK: Versions that set.json does not name
+
+    /// A version whose number was known was no longer shown once `set.json` had dropped it, though all of it was here.
+    @Test func aVersionThatIsNoLongerKeptIsShownFromTheCache() async throws {
+        let publisher = try PublisherInLab(salt: salt)
+        try publisher.publish([0: "sea", 2: "land"])
+        let (lab, site) = try lab(publisher)
+        let root = publisher.versions[0].root
+        let (whole, short) = (try source(version: root), try source(version: String(root.prefix(12))))
+        try await expect(lab, whole, [0: "sea", 2: "land"], "named by all digits")
+        try await expect(lab, short, [0: "sea", 2: "land"], "named by some")
+        let other = try PublisherInLab(salt: salt)
+        try other.publish([0: "ice"])
+        let new = try Data(contentsOf: URL(fileURLWithPath: other.path))
+        site.twist { request, answer in
+            answer = request.path == "/maps/set.json" ? SiteAnswer(body: new) : SiteAnswer(status: 404)
+        }
+        lab.clock.advance(seconds: 3600)
+        try await expect(lab, short, [0: "sea", 2: "land"], "this process knows what the digits mean")
+        try lab.reopen()
+        _ = lab.transport.paths()
+        let anew = try source(version: root)
+        try await expect(lab, anew, [0: "sea", 2: "land"], "all digits are a name by themselves")
+        #expect(lab.transport.paths().isEmpty)
+        let error = await lab.failure(try source(version: String(root.prefix(12))), 0)
+        #expect(error?.code == .invalidSource)
+        // One that is neither here nor there.
+        let none = await lab.failure(try source(version: String(repeating: "0", count: 64)), 0)
+        #expect(none?.code == .invalidSource, "\(String(describing: none))")
+    }
+
+    /// Whoever was told of a new version had to wait until `set.json` was asked for again.
+    @Test func aVersionNewerThanTheSetJSONIsLookedFor() async throws {
+        let publisher = try PublisherInLab(salt: salt)
+        try publisher.publish([0: "sea"])
+        let (lab, _) = try lab(publisher)
+        #expect(try await lab.tile(try source(), 0) != nil)
+        try publisher.publish([0: "ice"])
+        lab.clock.advance(seconds: 3)
+        let new = try source(version: String(publisher.versions[1].root.prefix(8)))
+        #expect(await lab.failure(new, 0, .cacheOnly)?.code == .invalidSource, "nobody may be asked")
+        #expect(try await lab.tile(new, 0)?.data == png("ice"))
+        // Not again and again for one that there is not.
+        _ = lab.transport.paths()
+        let none = try source(version: "00000000")
+        for _ in 0..<5 { #expect(await lab.failure(none, 0)?.code == .invalidSource) }
+        #expect(lab.transport.paths().isEmpty, "it was read a moment ago")
+        lab.clock.advance(seconds: 3)
+        for _ in 0..<5 { #expect(await lab.failure(none, 0)?.code == .invalidSource) }
+        #expect(lab.transport.paths() == ["/maps/set.json"])
+    }
+
+    /// Each tile of a version whose files are gone asked for `set.json` anew.
+    @Test func filesOfAVersionThatAreGoneHaveSetJSONReadOnce() async throws {
+        let publisher = try PublisherInLab(salt: salt)
+        try publisher.publish([0: "sea", 1: "city", 2: "land"])
+        let (lab, site) = try lab(publisher)
+        let old = try source(version: String(publisher.versions[0].root.prefix(8)))
+        #expect(try await lab.tile(old, 0) != nil)
+        lab.clock.advance(seconds: 60)
+        site.twist { request, answer in
+            if request.path?.contains("/blobs/") == true || request.path?.contains("/objects/") == true {
+                answer = SiteAnswer(status: 404)
+            }
+        }
+        _ = lab.transport.paths()
+        for x in [1, 2, 1, 2] { #expect(await lab.failure(old, x) != nil) }
+        #expect(lab.transport.paths().filter { $0 == "/maps/set.json" }.count == 1)
+    }
+
+    /// `set.json` was to be read anew, and the answer to somebody's earlier question for it was taken.
+    @Test func whoReloadsDoesNotJoinWhoAskedBefore() async throws {
+        let publisher = try PublisherInLab(salt: salt)
+        try publisher.publish([0: "sea", 2: "land"])
+        let (lab, site) = try lab(publisher)
+        let map = try source()
+        #expect(try await lab.tile(map, 0) != nil)
+        lab.clock.advance(seconds: 3)
+        let gate = Gate()
+        lab.transport.holdFirst { await gate.wait() }
+        _ = lab.transport.paths()
+        let slow = Task { try await lab.tile(map, 0, .serverThenCache)?.data }
+        while lab.transport.asked == 0 { await Task.yield() }
+        try publisher.publish([0: "sea", 2: "ice"])
+        let gone = object("land")
+        site.twist { request, answer in if request.path == gone { answer = SiteAnswer(status: 404) } }
+        let new = Task { try await lab.tile(map, 2)?.data }
+        for _ in 0..<2000 { await Task.yield() }
+        gate.open()
+        #expect(try await new.value == png("ice"))
+        #expect(try await slow.value == png("sea"))
+    }
+
     // MARK: What goes wrong
+
+    /// URLSession takes off whatever coding a server names, and many name one for what ends in `.gz`.
+    @Test func listsThatComeWithoutTheirGzipAreRead() async throws {
+        let publisher = try PublisherInLab(salt: salt)
+        try publisher.publish([0: "sea", 2: "land"])
+        let (lab, site) = try lab(publisher)
+        site.twist { request, answer in
+            guard request.path?.hasSuffix(".gz") == true else { return }
+            answer.body = Gzip.decode(answer.body, limit: 1 << 20) ?? Data()
+        }
+        try await expect(lab, try source(), [0: "sea", 2: "land"], "without gzip")
+        try lab.reopen()
+        try await expect(lab, try source(), [0: "sea", 2: "land"], "from the cache")
+        // Another list is none, with and without it.
+        let (fresh, spoiled) = try self.lab(publisher)
+        spoiled.twist { request, answer in
+            guard request.path?.hasSuffix(".gz") == true else { return }
+            answer.body = (Gzip.decode(answer.body, limit: 1 << 20) ?? Data()) + Data(" ".utf8)
+        }
+        #expect(await fresh.failure(try source(), 0)?.code == .badBody)
+    }
 
     @Test func whatIsGoneIsLookedForOnceMore() async throws {
         let publisher = try PublisherInLab(salt: salt)

@@ -19,13 +19,13 @@ package final class SetListing: Sendable {
     /// How many tiles the list has, by its root.
     package var tiles: Int { items.reduce(0) { $0 + $1.tiles } }
 
-    /// The tiles of a chunk from the bytes of the file that a set has of it.
+    /// The tiles of a chunk from the body of an answer.
     ///
     /// It decompresses and hashes, which takes milliseconds.
     /// - Throws: ``SetError`` if it is not the chunk that the root names.
-    package func chunk(_ stored: [UInt8], number: Int) throws -> [SetTile] {
+    package func chunk(_ body: [UInt8], number: Int) throws -> [SetTile] {
         let item = items[number]
-        guard let bytes = SetList.unpacked(stored, item.digest, length: item.length) else {
+        guard let bytes = SetList.received(body, item.digest, length: item.length) else {
             throw SetError(.damaged, "chunk \(item.digest) of the set is damaged")
         }
         return try SetList.decode(bytes, of: item)

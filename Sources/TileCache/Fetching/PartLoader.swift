@@ -58,9 +58,11 @@ package struct LoadedPart: Sendable {
 /// One question for a tile that lies in a file at a server: has the parts that it leads to read or fetched.
 package struct PartLoader: Sendable {
     private let cache: TileCache
-    private let order: FetchOrder
+    private var order: FetchOrder
     /// How urgent it is.
     package let priority: FetchPriority
+    /// Whether a tile that is not here is told: once for each question.
+    private var countsMisses = true
 
     init(_ cache: TileCache, _ order: FetchOrder, _ priority: FetchPriority) {
         (self.cache, self.order, self.priority) = (cache, order, priority)
@@ -109,6 +111,32 @@ package struct PartLoader: Sendable {
         return loaded
     }
 
+    /// The same, where nobody may be asked.
+    package var onlyIfCached: PartLoader {
+        var loader = self
+        loader.order.mode = .cacheOnly
+        loader.countsMisses = false
+        return loader
+    }
+
+    /// Whether something that is older than a part that is here may stand in for what that leads to.
+    ///
+    /// - Parameter failure: Why that cannot be had; `nil` where nobody may be asked for it.
+    package func standsIn(_ part: LoadedPart, after failure: FetchFailure?) -> StaleReason? {
+        guard let failure, order.mode != .cacheOnly else { return order.mode == .cacheOnly ? .offline : nil }
+        return reason(
+            Candidate(key: order.key, part.metadata, .none, nil), isPinned: false, after: failure)
+    }
+
+    /// Why what another version has taken the place of may be answered, if it may.
+    private func reason(_ old: Candidate, isPinned: Bool, after failure: FetchFailure) -> StaleReason? {
+        guard order.mode != .serverOnly, !order.isStrict else { return nil }
+        let decision = LoadDecision.after(
+            failure.failure, order.mode, old.replaced(at: now).response, isPinned: isPinned, cache.use(source), at: now)
+        guard case .serve(let reason) = decision else { return nil }
+        return reason ?? .error
+    }
+
     /// Notes the use of a part that was in memory, so that eviction does not take it before what it leads to.
     package func touch(_ key: TileKey) throws {
         guard let entry = try cache.store.entry(for: key) else { return }
@@ -132,14 +160,10 @@ package struct PartLoader: Sendable {
 
     /// The same where the server has failed, if the rules allow that.
     package func storedTile(after failure: FetchFailure) async throws -> CachedTile? {
-        guard order.mode != .serverOnly, !order.isStrict, let (stored, _) = try await self.stored(order.key) else {
-            return nil
-        }
-        let old = Candidate(stored).replaced(at: now)
-        let decision = LoadDecision.after(
-            failure.failure, order.mode, old.response, isPinned: stored.entry.isPinned, cache.use(source), at: now)
-        guard case .serve(let reason) = decision else { return nil }
-        return CachedTile(stored, origin: .stale(reason ?? .error))
+        guard order.mode != .serverOnly, let (stored, _) = try await self.stored(order.key),
+            let reason = reason(Candidate(stored), isPinned: stored.entry.isPinned, after: failure)
+        else { return nil }
+        return CachedTile(stored, origin: .stale(reason))
     }
 
     /// What is stored under a key, or held in memory because it could not be stored.
@@ -163,7 +187,7 @@ package struct PartLoader: Sendable {
             (order.stored, order.isHeld) = (cache.judged(part)(stored), isHeld)
         }
         guard let stored = order.stored, !order.reloads || order.mode == .cacheOnly else {
-            if order.isTile { cache.tell(.miss(order.key)) }
+            if order.isTile, countsMisses { cache.tell(.miss(order.key)) }
             return order.mode == .cacheOnly ? nil : try await cache.answer(to: order, priority)
         }
         return try await cache.outcome(of: order, stored, priority)

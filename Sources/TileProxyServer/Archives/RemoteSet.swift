@@ -1,5 +1,6 @@
 import CacheEngine
 import HTTPCaching
+import HTTPListener
 import NIOCore
 import TileArchive
 import TileCache
@@ -19,7 +20,7 @@ import Foundation
 final class RemoteSet: RemoteTiles {
     fileprivate struct State {
         /// `set.json` as it was read last, and what names its bytes.
-        var document: (value: SetDocument, bytes: BlobDigest)?
+        var document: (known: SetSteps.Known, bytes: BlobDigest)?
         /// The lists that were used last; of the largest that is possible, one takes 6 MB.
         var listings = RecentlyUsed<BlobDigest, SetListing>(mostWeight: 8, mostCount: 8)
     }
@@ -48,19 +49,25 @@ final class RemoteSet: RemoteTiles {
     /// - Parameter finish: Called once, on the loop; at once if it is known.
     func document(
         of candidate: Candidate, on tiles: TileLoop,
-        _ finish: @escaping @Sendable (Result<SetDocument, PartTrouble>) -> Void
+        _ finish: @escaping @Sendable (Result<SetSteps.Known, PartTrouble>) -> Void
     ) {
         guard let bytes = candidate.entry.blob else {
             return finish(.failure(documents.unusable("a set.json whose bytes are not known")))
         }
-        if let known = state.withLock({ $0.document }), known.bytes == bytes { return finish(.success(known.value)) }
-        let state = state
+        let (state, readAt) = (state, candidate.entry.metadata.storedAt)
+        let same = state.withLock { state -> SetSteps.Known? in
+            guard let document = state.document, document.bytes == bytes else { return nil }
+            let known = SetSteps.Known(document.known.document, readAt: readAt)
+            state.document?.known = known
+            return known
+        }
+        if let same { return finish(.success(same)) }
         documents.read("\(bytes)", of: candidate, on: tiles) { data in
             let document = try SetParts.document(data)
-            state.withLock { $0.document = (document, bytes) }
+            state.withLock { $0.document = (SetSteps.Known(document, readAt: readAt), bytes) }
             return document
-        } _: {
-            finish($0)
+        } _: { reading in
+            finish(reading.map { SetSteps.Known($0, readAt: readAt) })
         }
     }
 
@@ -106,13 +113,10 @@ final class RemoteSet: RemoteTiles {
 
     // MARK: Asking
 
-    var versions: [SourceVersion] { state.withLock { $0.document.map { SourceVersion.all(of: $0.value) } } ?? [] }
+    var versions: [SourceVersion] { latest.map { SourceVersion.all(of: $0.document) } ?? [] }
 
     /// `set.json` as it was read last.
-    var latestDocument: SetDocument? { state.withLock { $0.document?.value } }
-
-    /// The root that was seen last.
-    var latestRoot: BlobDigest? { latestDocument?.root }
+    var latest: SetSteps.Known? { state.withLock { $0.document?.known } }
 
     func question(
         _ key: TileKey, version: String?, of source: ServedSource, on tiles: TileLoop, onlyIfCached: Bool,
@@ -125,15 +129,26 @@ final class RemoteSet: RemoteTiles {
         version: String?, of source: ServedSource, on tiles: TileLoop,
         _ finish: @escaping @Sendable (RemoteDescription) -> Void
     ) {
+        describe(version: version, of: source, on: tiles, reloads: false, finish)
+    }
+
+    private func describe(
+        version: String?, of source: ServedSource, on tiles: TileLoop, reloads: Bool,
+        _ finish: @escaping @Sendable (RemoteDescription) -> Void
+    ) {
         let bound = NIOLoopBound(tiles, eventLoop: tiles.loop)
         TileExchange(
-            tiles, source, parts.document.key, onlyIfCached: false, subject: .part(parts.document)
+            tiles, source, parts.document.key, onlyIfCached: false, subject: .part(parts.document), reloads: reloads
         ) { outcome in
             guard case .tile(let candidate, _, _, _) = outcome else { return finish(.unknown) }
             self.document(of: candidate, on: bound.value) { reading in
-                guard case .success(let document) = reading else { return finish(.unknown) }
-                guard let chosen = SetVersion(version, of: document) else { return finish(.noVersion) }
-                self.describe(document, chosen, isNamed: version != nil, source, on: bound, finish)
+                guard case .success(let known) = reading else { return finish(.unknown) }
+                guard let chosen = SetVersion(version, of: known.document) else {
+                    // It may be newer than the `set.json` that is here.
+                    guard !reloads, !known.isRecent(at: bound.value.time.now) else { return finish(.noVersion) }
+                    return self.describe(version: version, of: source, on: bound.value, reloads: true, finish)
+                }
+                self.describe(known.document, chosen, isNamed: version != nil, source, on: bound, finish)
             }
         }.start()
     }

@@ -24,20 +24,20 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
     private var way: SetSteps?
     /// `set.json`, if it was asked for.
     private var opening: StepsToTile.Opening?
-    /// What is answered if `set.json` still names what is missing.
-    private var fallback: TileExchange.Outcome?
+    /// What is answered if nothing else can be: what failed first, and what that means for stale tiles.
+    private var failure: (outcome: TileExchange.Outcome, meaning: OriginFailure?)?
 
     /// - Parameter version: The first digits of the version's root; `nil` for the latest one.
     init(_ steps: StepsToTile, _ set: RemoteSet, _ key: TileKey, version: String?) {
         (self.steps, self.set, self.key, digits) = (steps, set, key, version)
-        way = key.tile.map { SetSteps(to: $0, version: version, known: set.latestDocument) }
+        way = key.tile.map { SetSteps(to: $0, version: version, known: set.latest) }
     }
 
     func start() { goOn() }
     func leave() { steps.leave() }
 
     private func ask(_ part: ArchivePart, reloads: Bool = false, _ then: @escaping (TileExchange.Outcome) -> Void) {
-        steps.ask(part.key, .part(part), reloads: reloads, then)
+        steps.ask(part.key, .part(part), reloads: reloads, onlyIfCached: way?.isFormer ?? false, then)
     }
 
     private var now: HTTPDate { steps.tiles.time.now }
@@ -46,30 +46,33 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
 
     private func goOn() {
         guard !steps.isOver else { return }
+        let onlyIfCached = steps.onlyIfCached || way?.isFormer ?? false
         switch way?.next(at: now) ?? .absent {
         case .document(let reloads): ask(set.parts.document, reloads: reloads) { [weak self] in self?.opened($0) }
         case .list(let version, let isRepeated):
             set.listing(
-                version, isRepeated: isRepeated, of: steps.source, on: steps.tiles, onlyIfCached: steps.onlyIfCached
+                version, isRepeated: isRepeated, of: steps.source, on: steps.tiles, onlyIfCached: onlyIfCached
             ) { reading in self.read(reading) { $0.take($1) } }
         case .chunk(let number, let listing, let isRepeated):
             set.chunk(
                 number, of: listing, isRepeated: isRepeated, of: steps.source, on: steps.tiles,
-                onlyIfCached: steps.onlyIfCached
+                onlyIfCached: onlyIfCached
             ) { reading in self.read(reading) { $0.take($1, as: number) } }
         case .file(let tile, let isRepeated): ask(for: tile, isRepeated: isRepeated)
         case .absent: steps.end(answer(Candidate(absenceOf: key, mark: nil, at: now), nil))
         case .noVersion:
+            // It may be newer than the `set.json` that is here.
+            if retries() { return goOn() }
             let refusal = Refusal(status: 404, words: "The set has no such version.")
             steps.end(.refused(refusal, status(detail: "no version"), nil))
         }
     }
 
     private func opened(_ outcome: TileExchange.Outcome) {
-        guard let opening = StepsToTile.Opening(outcome) else { return steps.end(fallback ?? outcome) }
+        guard let opening = StepsToTile.Opening(outcome) else { return turnBack(outcome, steps.failure) }
         self.opening = opening
         set.document(of: opening.candidate, on: steps.tiles) { reading in
-            self.read(reading) { $0.take($1, readAt: opening.candidate.entry.metadata.storedAt) }
+            self.read(reading) { $0.take($1) }
         }
     }
 
@@ -107,7 +110,7 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
             steps.end(answer(candidate.of(key, tile.kind), brought))
         case .refused(let refusal, let status, .some(let failure)):
             failed(PartTrouble(failure: failure, refusal: (refusal, status)))
-        case .refused: steps.end(outcome)
+        case .refused: turnBack(outcome, nil)
         }
     }
 
@@ -132,6 +135,15 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
                 contentEncoding: metadata.response.contentEncoding, headers: TileMaking.immutable)
             metadata.expires = now.adding(seconds: TileMaking.immutableLifetime)
             if brought == nil { (status, from) = (self.status(detail: nil, isHit: true), .hit) }
+        } else if let opening, let failure, way?.isFormer == true {
+            let whole = opening.candidate.entry.metadata
+            (metadata.storedAt, metadata.date, metadata.initialAge) = (whole.storedAt, whole.date, whole.initialAge)
+            metadata.expires = min(whole.expires, now)
+            (status, from) = (self.status(detail: "origin-unreachable"), .stale)
+            status.forward = .stale
+            if case .status(let code) = failure.meaning {
+                (status.forwardStatus, status.detail) = (code, "stale-if-error")
+            }
         } else if let opening, opening.from == .stale {
             let whole = opening.candidate.entry.metadata
             (metadata.storedAt, metadata.date, metadata.initialAge) = (whole.storedAt, whole.date, whole.initialAge)
@@ -169,10 +181,27 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
             trouble.refusal?.words ?? Refusal(status: 502, words: "The set at the tile server cannot be read.")
         let status = trouble.refusal?.status ?? opening?.status ?? self.status(detail: nil)
         let outcome = TileExchange.Outcome.refused(refusal, status, trouble.failure)
-        guard !steps.onlyIfCached, case .unusable(.otherVersion, _, _) = trouble.failure,
-            way?.retries(latest: set.latestRoot, at: now) == true
-        else { return steps.end(fallback ?? outcome) }
-        fallback = outcome
+        if failure == nil, case .unusable(.otherVersion, _, _) = trouble.failure, retries() {
+            failure = (outcome, trouble.failure.setback.failure)
+            return goOn()
+        }
+        turnBack(outcome, trouble.failure)
+    }
+
+    private func retries() -> Bool {
+        !steps.onlyIfCached && way?.retries(latest: set.latest?.document.root, at: now) == true
+    }
+
+    /// Answers by what was shown before, which is better than nothing, where it is here and the rules for stale tiles allow it.
+    private func turnBack(_ outcome: TileExchange.Outcome, _ why: TileFill.Failure?) {
+        let failure = self.failure ?? (outcome, why?.setback.failure)
+        self.failure = failure
+        guard !steps.onlyIfCached, let opening, let meaning = failure.meaning,
+            case .serve = LoadDecision.after(
+                meaning, .standard, opening.candidate.replaced(at: now).response, isPinned: false, steps.source.use,
+                at: now),
+            way?.turnsBack() == true
+        else { return steps.end(failure.outcome) }
         goOn()
     }
 }

@@ -56,12 +56,15 @@ final class StepsToTile: @unchecked Sendable {
 
     /// Asks for what lies under a key.
     ///
-    /// - Parameter then: Called once, on the loop, unless it is left before.
+    /// - Parameters:
+    ///   - onlyIfCached: Whether the server is not to be asked for this.
+    ///   - then: Called once, on the loop, unless it is left before.
     func ask(
-        _ key: TileKey, _ subject: TileSubject, reloads: Bool = false, _ then: @escaping (TileExchange.Outcome) -> Void
+        _ key: TileKey, _ subject: TileSubject, reloads: Bool = false, onlyIfCached: Bool = false,
+        _ then: @escaping (TileExchange.Outcome) -> Void
     ) {
         let exchange = TileExchange(
-            tiles, source, key, onlyIfCached: onlyIfCached, subject: subject, reloads: reloads
+            tiles, source, key, onlyIfCached: onlyIfCached || self.onlyIfCached, subject: subject, reloads: reloads
         ) { [weak self] outcome in
             guard let self, !isOver else { return }
             then(outcome)

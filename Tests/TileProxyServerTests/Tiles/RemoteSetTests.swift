@@ -223,6 +223,77 @@ struct RemoteSetTests {
         }
     }
 
+    // MARK: A version that cannot be had yet
+
+    /// Once the new `set.json` was stored, all tiles were errors until its lists could be had, though the former version was cached.
+    @Test func theFormerVersionIsServedWhileTheNewOneCannotBeHad() async throws {
+        let publisher = try PublisherInLab(salt: salt)
+        try publisher.publish([0: "sea", 2: "land"])
+        let fields: HTTPFields = [.cacheControl: "max-age=60, stale-if-error=86400"]
+        try await with(publisher, fields: fields) { lab, site in
+            try await expect(lab, "s", [0: "sea", 2: "land"], "the first version")
+            try publisher.publish([0: "ice", 1: "city"])
+            // Whoever copies it is not done.
+            site.twist { request, answer in
+                if request.path != "/maps/set.json" { answer = SiteAnswer(status: 404) }
+            }
+            lab.clock.advance(seconds: 10)
+            let stale = try await lab.get("/tiles/s/2/0/1")
+            #expect(stale.status == 200 && stale.body == png("sea"))
+            let note = stale[.cacheStatus] ?? ""
+            #expect(note.hasPrefix("tileproxy; fwd=stale") && note.contains("detail=stale-if-error"), "\(note)")
+            #expect(try await lab.get("/tiles/s/2/1/1").status == 404, "by the former version's list")
+            site.isAway(true)
+            lab.clock.advance(seconds: 60)
+            try await expect(lab, "s", [0: "sea", 2: "land"], "without its server")
+            #expect(try await lab.get("/tiles/s/2/0/1", [.cacheControl: "only-if-cached"]).status == 504)
+            site.isAway(false)
+            site.twist { _, _ in }
+            lab.clock.advance(seconds: 600)
+            try await expect(lab, "s", [0: "ice", 1: "city"], "all of the new version is there")
+        }
+    }
+
+    @Test func theFormerVersionIsNotServedWhereItsServerForbidsStaleAnswers() async throws {
+        let publisher = try PublisherInLab(salt: salt)
+        try publisher.publish([0: "sea"])
+        try await with(publisher, fields: [.cacheControl: "max-age=60, must-revalidate"]) { lab, site in
+            try await expect(lab, "s", [0: "sea"], "the first version")
+            try publisher.publish([0: "ice"])
+            site.twist { request, answer in
+                if request.path != "/maps/set.json" { answer = SiteAnswer(status: 503) }
+            }
+            lab.clock.advance(seconds: 10)
+            let refused = try await lab.get("/tiles/s/2/0/1")
+            #expect(refused.status == 502 || refused.status == 504)
+        }
+    }
+
+    /// Whoever was told of a new version got a 404 until `set.json` was asked for again.
+    @Test func aVersionNewerThanTheDocumentIsLookedFor() async throws {
+        let publisher = try PublisherInLab(salt: salt)
+        try publisher.publish([0: "sea"])
+        try await with(publisher) { lab, _ in
+            try await expect(lab, "s", [0: "sea"], "the first version")
+            try publisher.publish([0: "ice"])
+            lab.clock.advance(seconds: 3)
+            try await expect(lab, "s@" + publisher.versions[1].root.prefix(8), [0: "ice"], "the second one")
+            try publisher.publish([0: "city"])
+            lab.clock.advance(seconds: 3)
+            let description = try await lab.get("/tiles/s@\(publisher.versions[2].root.prefix(8)).json")
+            #expect(description.status == 200)
+            _ = lab.origin.paths()
+            for _ in 0..<5 {
+                #expect(try await lab.get("/tiles/s@00000000/2/0/1").status == 404)
+                #expect(try await lab.get("/tiles/s@00000000.json").status == 404)
+            }
+            #expect(lab.origin.paths().isEmpty, "it was read a moment ago")
+            lab.clock.advance(seconds: 3)
+            for _ in 0..<5 { #expect(try await lab.get("/tiles/s@00000000/2/0/1").status == 404) }
+            #expect(lab.origin.paths() == ["/maps/set.json"])
+        }
+    }
+
     // MARK: What goes wrong
 
     /// A set that is renewed between the reading of its document and of a file that only the former version names.
