@@ -45,6 +45,7 @@ final class HTTP2Connection: ChannelDuplexHandler, ClientConnection {
     private var closesAt = NIODeadline.distantFuture
     /// Updates of windows beyond those that answer what was sent.
     private var idleWindowUpdates = 0
+    private var malformedRequests = 0
 
     private enum Phase {
         case open
@@ -86,6 +87,8 @@ final class HTTP2Connection: ChannelDuplexHandler, ClientConnection {
             HTTP2Setting(parameter: .maxHeaderListSize, value: limits.headBytes + 32 * limits.fieldCount),
             HTTP2Setting(parameter: .initialWindowSize, value: limits.streamWindow),
         ]
+        // `HTTP2Request` looks at them.
+        settings.headerBlockValidation = .disabled
         settings.maximumSequentialEmptyDataFrames = 8
         settings.maximumBufferedControlFrames = 1024
         settings.controlFrameRateLimit.maximumCount = limits.controlFrames
@@ -95,7 +98,7 @@ final class HTTP2Connection: ChannelDuplexHandler, ClientConnection {
         streams.streamResetFrameRateLimit.windowLength = limits.resetsWindow
         let frames = NIOHTTP2Handler(
             mode: .server, frameDelegate: connection, connectionConfiguration: settings, streamConfiguration: streams)
-        return [output, frames, connection]
+        return [output, FittedReads(), frames, connection]
     }
 
     // MARK: Channel events
@@ -222,7 +225,10 @@ final class HTTP2Connection: ChannelDuplexHandler, ClientConnection {
 
     private func malformed(_ stream: HTTP2Stream) {
         loop.refusals?.refused(status: 400, from: client)
+        malformedRequests += 1
         stream.reset(.protocolError)
+        // No client sends more than a few by mistake.
+        if malformedRequests > loop.limits.malformedRequests { sayGoodbye(.enhanceYourCalm) }
     }
 
     /// Answers a message that is no request for a responder.

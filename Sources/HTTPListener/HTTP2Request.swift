@@ -6,7 +6,8 @@ import NIOHPACK
 /// Makes of the fields of an HTTP/2 request the head that the rest of the server reads.
 ///
 /// The fields are written down as a head of HTTP/1.1 and read by its parser, so that both versions have one set of rules
-/// and limits. What could not stand in such a head, or could be read in two ways there, is malformed (RFC 9113 §8.2, §8.3).
+/// and limits. What could not stand in such a head, or could be read in two ways there, is malformed (RFC 9113 §8.2, §8.3); nobody
+/// else looks at that, and the library that reads frames is told not to.
 enum HTTP2Request {
     /// Why a request is not answered by a responder.
     enum Refusal: Error {
@@ -40,7 +41,9 @@ enum HTTP2Request {
         guard fields.count <= limits.fieldCount else { return nil }
         var trailers = HTTPFields()
         for (name, value, _) in fields {
-            guard isPlain(name: name), isPlain(value: value), let name = HTTPField.Name(name) else { return nil }
+            guard isPlain(name: name), isPlain(value: value), !isOfConnection(name, value),
+                let name = HTTPField.Name(name)
+            else { return nil }
             trailers.append(HTTPField(name: name, value: value))
         }
         return trailers
@@ -52,17 +55,29 @@ enum HTTP2Request {
         var (method, scheme, path, authority, host): (String?, String?, String?, String?, String?)
         var cookies: [String] = []
         var size = 64
+        var isBehindPseudoFields = false
+        func set(_ place: inout String?, _ value: String) throws(Refusal) {
+            guard place == nil else { throw .malformed }
+            place = value
+        }
         for (name, value, _) in fields {
             size += name.utf8.count + value.utf8.count + 4
             guard isPlain(value: value) else { throw .malformed }
+            if name.utf8.first == UInt8(ascii: ":") {
+                // Before all others, each once, and none but those of requests (RFC 9113 §8.3).
+                guard !isBehindPseudoFields else { throw .malformed }
+                switch name {
+                case ":method": try set(&method, value)
+                case ":scheme": try set(&scheme, value)
+                case ":path": try set(&path, value)
+                case ":authority": try set(&authority, value)
+                default: throw .malformed
+                }
+                continue
+            }
+            isBehindPseudoFields = true
             switch name {
-            case ":method": method = value
-            case ":scheme": scheme = value
-            case ":path": path = value
-            case ":authority": authority = value
-            case "host":
-                guard host == nil else { throw .malformed }
-                host = value
+            case "host": try set(&host, value)
             // Clients may split them for the sake of compression (RFC 9113 §8.2.3).
             case "cookie": cookies.append(value)
             default: break

@@ -53,6 +53,8 @@ package struct ServerLimits: Sendable {
     package var controlFramesWindow = TimeAmount.seconds(30)
     /// WINDOW_UPDATE frames beyond the two that each piece of an answer may have.
     package var windowUpdates = 4096
+    /// Malformed requests of one connection of HTTP/2.
+    package var malformedRequests = 200
     /// How often connections are looked at for the times above.
     package var sweep = TimeAmount.seconds(1)
 
