@@ -28,6 +28,9 @@ package struct ArchivePart: Sendable {
     /// What its bytes are, where that is to be stored with them: media type and content coding.
     package var content: (@Sendable (Data) -> (type: String?, coding: String?))?
 
+    /// Whether something else can be answered where it cannot be had: then it is asked for once, as what is stale is.
+    package var hasStandIn: (@Sendable () -> Bool)?
+
     /// Describes a part.
     package init(
         key: TileKey, question: FileQuestion, path: String? = nil, lifetime: Int64? = nil, blob: BlobDigest? = nil,
@@ -40,6 +43,9 @@ package struct ArchivePart: Sendable {
         self.blob = blob
         self.objection = objection
     }
+
+    /// How often it is asked for at most.
+    package func attempts(of usual: Int) -> Int { hasStandIn?() == true ? 1 : usual }
 
     /// How many bytes it has at most.
     package var length: Int { question.mostBytes }
@@ -99,8 +105,10 @@ extension Candidate {
     }
 
     /// The same, stale: another version has taken its place, and it stands in for a tile of that one if there is an error.
-    package func replaced(at now: HTTPDate) -> Candidate {
-        let stale = expired(at: Timestamp(seconds: now.seconds))
+    ///
+    /// - Parameter since: Since when, if that is known.
+    package func replaced(at now: HTTPDate, since: Timestamp = .distantFuture) -> Candidate {
+        let stale = expired(at: min(Timestamp(seconds: now.seconds), since))
         var metadata = stale.entry.metadata
         let stored = metadata.response
         metadata.response = ResponseFields(

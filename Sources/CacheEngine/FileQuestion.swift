@@ -117,6 +117,8 @@ package struct FileQuestion: Hashable, Sendable {
         fields[.range] = bytes.map { "bytes=\($0.lowerBound)-\($0.upperBound - 1)" }
         fields[.accept] = "*/*"
         fields[.acceptEncoding] = "identity"
+        // Between here and its server others may hold it for as long as that says; it is asked for when it has to be the latest.
+        if case .document = extent { fields[.cacheControl] = "no-cache" }
         guard let version else { return fields }
         if version.isStrong {
             fields[.ifMatch] = version.tag

@@ -418,6 +418,8 @@ package struct TileFill: Sendable {
         request.method = .get
         for name in HTTPField.Name.conditions { request.headerFields[name] = nil }
         for field in file?.fields ?? [:] { request.headerFields[field.name] = field.value }
+        // Where the file is another one by now, who stands between here and its server may have the former one still.
+        if case .beginning = file?.extent, !hasStored { request.headerFields[.cacheControl] = "no-cache" }
         // What is stored of another version is no condition for this one.
         if let stored, file.map({ !$0.isFixed }) ?? true {
             // RFC 9111 §4.3.1.
@@ -500,7 +502,8 @@ package struct TileFill: Sendable {
                 let failure = Failure.unusable(.otherVersion, words, host: host)
                 guard !file.isRepeated else { return fail(failure) }
                 // Nobody's fault, and the file is asked about anew at once.
-                return [judge(.answered, isSettled: true)] + end(.failed(failure))
+                // It settles nothing: the same may have failed before, and is left alone for longer each time.
+                return [judge(.answered, isSettled: false)] + end(.failed(failure))
             case .refused(let words): return fail(.unusable(.body, words, host: host))
             case .other where status == 304: return notModified(response, request, requestedAt, now)
             // That there is no such file does not mean that there is no such tile.

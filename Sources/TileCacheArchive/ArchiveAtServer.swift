@@ -19,19 +19,20 @@ final class ArchiveAtServer: TilesAtServer {
         var version: ArchiveVersion?
         /// Until when it needs no look.
         var freshUntil = Timestamp.distantPast
+        /// When its server was asked for it last.
+        var checkedAt = Timestamp.distantPast
     }
 
-    /// A directory that is read, and by what rules: who may not ask the server waits for nobody who does.
+    /// A directory whose bytes are made a value: once for all who wait in a cache, which may be closed.
     private struct Reading: Hashable, Sendable {
+        let cache: ObjectIdentifier
         let version: String
         let number: UInt64
-        let mode: LoadMode
-        let isBulk: Bool
     }
 
     private let parts: ArchiveParts
     private let state = Locked(State())
-    private let leaves = SingleFlight<Reading, Bool>()
+    private let leaves = SingleFlight<Reading, Void>()
 
     /// So many directories are learnt for one tile at most: twice as many as may lead to one.
     private static let mostDirectories = 8
@@ -119,24 +120,24 @@ final class ArchiveAtServer: TilesAtServer {
     ) async throws -> Bool {
         if let objection = version.objection(to: leaf) { throw FetchFailure(.badBody, objection, key: loader.key) }
         let part = parts.leaf(leaf, of: version)
-        let name = Reading(version: version.id, number: leaf.number, mode: loader.mode, isBulk: loader.isBulk)
-        return try await leaves.value(for: name, priority: loader.priority) { _ in
-            guard let data = try await loader.part(part)?.data else { return false }
+        guard let data = try await loader.part(part)?.data else { return false }
+        let name = Reading(cache: loader.cacheID, version: version.id, number: leaf.number)
+        try await leaves.value(for: name, priority: loader.priority) { _ in
             do { try await loader.compute { try version.take(data, as: leaf) } } catch let error as ArchiveError {
                 throw FetchFailure(.badBody, error.message, key: part.key)
             }
-            return true
         }
+        return true
     }
 
     private func version(of opening: LoadedPart, _ loader: PartLoader) async throws -> ArchiveVersion {
         guard let found = ArchiveOpening(opening.metadata, opening.blob) else {
             throw FetchFailure(.badBody, "the archive's beginning was stored without its length", key: parts.start.key)
         }
-        let freshUntil = opening.metadata.expires
+        let (freshUntil, checkedAt) = (opening.metadata.expires, opening.metadata.storedAt)
         let known = state.withLock { state -> ArchiveVersion? in
             guard state.version?.id == found.id else { return nil }
-            state.freshUntil = freshUntil
+            (state.freshUntil, state.checkedAt) = (freshUntil, checkedAt)
             return state.version
         }
         if let known { return known }
@@ -149,7 +150,7 @@ final class ArchiveAtServer: TilesAtServer {
         return state.withLock { state in
             // Who was as fast has learnt directories already.
             if let other = state.version, other.id == version.id { return other }
-            state = State(version: version, freshUntil: freshUntil)
+            state = State(version: version, freshUntil: freshUntil, checkedAt: checkedAt)
             return version
         }
     }
@@ -159,15 +160,18 @@ final class ArchiveAtServer: TilesAtServer {
         _ part: LoadedPart?, _ version: ArchiveVersion, _ opening: LoadedPart, _ loader: PartLoader
     ) -> CachedTile {
         let now = Timestamp(seconds: loader.now.seconds)
-        let isStale = if case .stale = opening.origin { true } else { false }
+        // What leads to it, or the tile itself, which may be of a former version.
+        let stale = [opening.origin, part?.origin].compactMap { $0 }.first {
+            if case .stale = $0 { true } else { false }
+        }
         let metadata = TileMetadata(
             response: ResponseFields(
                 status: part == nil ? 404 : 200, mediaType: part?.metadata.response.mediaType,
                 contentEncoding: part?.metadata.response.contentEncoding),
-            etag: part?.blob.entityTag, storedAt: now, expires: opening.metadata.expires)
+            etag: part?.blob.entityTag, storedAt: now,
+            expires: stale == nil ? opening.metadata.expires : min(now, opening.metadata.expires))
         var answer = CachedTile(
-            key: loader.key, data: part?.data, metadata,
-            origin: isStale ? opening.origin : part?.origin ?? opening.origin)
+            key: loader.key, data: part?.data, metadata, origin: stale ?? part?.origin ?? opening.origin)
         answer.notStored = part?.notStored
         return answer
     }
@@ -182,5 +186,16 @@ final class ArchiveAtServer: TilesAtServer {
         }
         guard let version, let tile = key.tile, case .absent = version.place(of: tile) else { return .unknown }
         return .absent(isStale: isOld)
+    }
+
+    func checkedAt(in cache: TileCache) -> Timestamp? { state.withLock { $0.version == nil ? nil : $0.checkedAt } }
+
+    func isThere(_ key: TileKey, in cache: TileCache) throws -> Bool {
+        guard let version = state.withLock({ $0.version }), let tile = key.tile,
+            try cache.store.entry(for: parts.start.key) != nil
+        else { return false }
+        if case .absent = version.place(of: tile) { return true }
+        guard let entry = try cache.store.entryWithBlob(key) else { return false }
+        return entry.blob != nil && entry.metadata.fileMark == version.id
     }
 }

@@ -1,38 +1,71 @@
-import CacheEngine
+package import CacheEngine
 package import HTTPCaching
+package import TileArchive
+import TileSets
 package import TileStore
 
-/// Which lists of a set are to be noted as used.
+/// A list that has led to a tile.
+package enum UsedList: Sendable {
+    case root(SetVersion)
+    case chunk(Int, of: SetListing)
+
+    /// The name of its JSON.
+    var digest: BlobDigest {
+        switch self {
+        case .root(let version): version.root
+        case .chunk(let number, let listing): listing.items[number].digest
+        }
+    }
+}
+
+/// Which lists of a set are to be looked after in the cache.
 ///
 /// They are in memory while their tiles are looked at, and eviction, which takes first what was not used for long, would take them
-/// before those tiles. Without them nobody finds the tiles when there is no server.
+/// before those tiles; somebody may have removed them, or they came when nothing was stored. Without them nobody finds the tiles when
+/// there is no server.
 package final class ListUses: Sendable {
-    /// When each was noted, in seconds.
-    private let noted = Locked<[BlobDigest: Int64]>([:])
+    private struct Use: Hashable {
+        /// A source may be used with several caches.
+        let cache: ObjectIdentifier
+        let list: BlobDigest
+    }
 
-    /// A list is noted once in so many seconds.
+    /// When each was noted, in seconds.
+    private let noted = Locked<[Use: Int64]>([:])
+
+    /// A list is looked after once in so many seconds.
     private static let interval: Int64 = 60
     /// So many are remembered; beyond that some are noted once more.
     private static let most = 4096
 
     package init() {}
 
-    /// The keys whose use is to be noted now: those of lists, and of `set.json` with a root.
+    /// Notes the use of lists, and of `set.json` with a root, in the cache; each once in a while.
     ///
     /// A version's root is known without looking at `set.json` again.
-    /// - Parameter lists: The root and the chunk that have led to a tile.
-    package func due(_ lists: [BlobDigest], of parts: SetParts, at now: HTTPDate) -> [TileKey] {
-        lists.enumerated().flatMap { number, list -> [TileKey] in
-            guard isDue(list, at: now) else { return [] }
-            return [parts.key(ofList: list)] + (number == 0 ? [parts.document.key] : [])
+    /// - Parameters:
+    ///   - lists: The root and the chunk that have led to a tile.
+    ///   - cache: What tells the cache from others.
+    ///   - touch: Notes the use of an entry.
+    /// - Returns: The files of those that are not there.
+    package func missing(
+        _ lists: [UsedList], of parts: SetParts, in cache: ObjectIdentifier, at now: HTTPDate,
+        _ touch: (TileKey) throws -> Bool
+    ) rethrows -> [ArchivePart] {
+        var missing: [ArchivePart] = []
+        for list in lists where isDue(Use(cache: cache, list: list.digest), at: now) {
+            if case .root = list { _ = try touch(parts.document.key) }
+            let part = parts.file(of: list)
+            if try !touch(part.key) { missing.append(part) }
         }
+        return missing
     }
 
-    private func isDue(_ list: BlobDigest, at now: HTTPDate) -> Bool {
+    private func isDue(_ use: Use, at now: HTTPDate) -> Bool {
         noted.withLock { noted in
-            if let last = noted[list], (0..<Self.interval).contains(now.seconds &- last) { return false }
+            if let last = noted[use], (0..<Self.interval).contains(now.seconds &- last) { return false }
             if noted.count >= Self.most { noted.removeAll(keepingCapacity: true) }
-            noted[list] = now.seconds
+            noted[use] = now.seconds
             return true
         }
     }

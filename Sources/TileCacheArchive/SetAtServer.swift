@@ -24,13 +24,11 @@ final class SetAtServer: TilesAtServer {
         var listings = RecentlyUsed<BlobDigest, SetListing>(mostWeight: 4, mostCount: 4)
     }
 
-    /// What is read, and by what rules: who may not ask the server waits for nobody who does.
+    /// A list whose bytes are made a value: once for all who wait in a cache, which may be closed.
     private struct Reading: Hashable, Sendable {
-        let name: BlobDigest
+        let cache: ObjectIdentifier
         let root: BlobDigest
-        let mode: LoadMode
-        let isRepeated: Bool
-        let isBulk: Bool
+        let name: BlobDigest
     }
 
     private let parts: SetParts
@@ -38,8 +36,8 @@ final class SetAtServer: TilesAtServer {
     private let digits: String?
     private let state: Locked<State>
     private let uses = ListUses()
-    private let listings = SingleFlight<Reading, SetListing?>()
-    private let chunks = SingleFlight<Reading, [SetTile]?>()
+    private let listings = SingleFlight<Reading, SetListing>()
+    private let chunks = SingleFlight<Reading, [SetTile]>()
 
     init(_ parts: SetParts, version: String?) {
         (self.parts, digits) = (parts, version)
@@ -70,11 +68,18 @@ final class SetAtServer: TilesAtServer {
                 if isFirst, new.isOtherVersion, retries(&way, loader) { continue }
             }
             // What was shown before is better than nothing, where it is here and the rules for stale tiles allow it.
-            guard let part = opening?.part, let reason = loader.standsIn(part, after: failure), way.turnsBack() else {
+            let part = opening?.part
+            let turnsBack = way.turnsBack { replaced in
+                guard let part, let reason = loader.standsIn(for: part, replaced: replaced, after: failure) else {
+                    return false
+                }
+                opening?.reason = reason
+                return true
+            }
+            guard turnsBack else {
                 if let failure { throw failure }
                 return nil
             }
-            opening?.reason = reason
         }
     }
 
@@ -97,26 +102,39 @@ final class SetAtServer: TilesAtServer {
         switch way.next(at: loader.now) {
         case .document(let reloads):
             guard let part = try await loader.part(parts.document, reloads: reloads) else { return .missing }
+            let former = state.withLock { $0.document?.known }
             let known = try await document(part, loader)
             opening = Opening(part: part)
-            way.take(known)
+            guard way.take(known, after: former, mayAsk: loader.mode != .cacheOnly) else { return .more }
+            let freshUntil = known.readAt.adding(seconds: parts.document.lifetime ?? 0)
+            state.withLock { $0.document = (known, part.blob, freshUntil) }
         case .list(let version, let isRepeated):
-            guard let listing = try await listing(version, isRepeated, loader) else { return .missing }
+            let standIn = standIn(way, loader)
+            guard let listing = try await listing(version, isRepeated, standIn, loader) else { return .missing }
             if digits != nil { state.withLock { $0.chosen = version } }
             way.take(listing)
         case .chunk(let number, let listing, let isRepeated):
-            guard let tiles = try await chunk(number, of: listing, isRepeated, loader) else { return .missing }
+            let standIn = standIn(way, loader)
+            guard let tiles = try await chunk(number, of: listing, isRepeated, standIn, loader) else { return .missing }
             way.take(tiles, as: number)
         case .file(let tile, let isRepeated):
-            guard let part = try await file(of: tile, isRepeated, loader) else { return .missing }
-            try touch(way.lists, loader)
+            let standIn = standIn(way, loader)
+            guard let part = try await file(of: tile, isRepeated, standIn, loader) else { return .missing }
+            try await keep(way.lists, loader)
             return .end(answer(tile, part, opening, loader))
         case .absent:
-            try touch(way.lists, loader)
+            try await keep(way.lists, loader)
             return .end(answer(nil, nil, opening, loader))
+        case .gone: return .missing
         case .noVersion:
             // It may be newer than the `set.json` that is here.
             if retries(&way, loader) { return .more }
+            if let part = opening?.part, case .stale = part.origin, loader.mode != .cacheOnly {
+                throw TileCacheError(
+                    .noAnswer,
+                    "source \(loader.source.name): the set's document cannot be read anew, and the one that is here has no version "
+                        + "\(digits ?? "")", key: loader.key)
+            }
             throw TileCacheError(
                 .invalidSource,
                 "source \(loader.source.name): the set has no version \(digits ?? ""), or more than one: give the first digits "
@@ -125,23 +143,49 @@ final class SetAtServer: TilesAtServer {
         return .more
     }
 
+    /// Whether a tile of the former version may be here, for whoever cannot have one of the latest.
+    private func standIn(_ way: SetSteps, _ loader: PartLoader) -> (@Sendable () -> Bool)? {
+        guard let former = way.nextFormer else { return nil }
+        let key = parts.key(of: .root(former))
+        return { loader.hasEntry(key) }
+    }
+
     private func retries(_ way: inout SetSteps, _ loader: PartLoader) -> Bool {
         loader.mode != .cacheOnly
             && way.retries(latest: state.withLock { $0.document?.known.document.root }, at: loader.now)
     }
 
-    private func touch(_ lists: [BlobDigest], _ loader: PartLoader) throws {
-        guard loader.mode != .serverOnly else { return }
-        for key in uses.due(lists, of: parts, at: loader.now) { try loader.touch(key) }
+    /// Sees to it that the lists are in the cache as they are in memory.
+    private func keep(_ lists: [UsedList], _ loader: PartLoader) async throws {
+        guard loader.mode != .serverOnly, loader.mode != .cacheOnly else { return }
+        let missing = try uses.missing(lists, of: parts, in: loader.cacheID, at: loader.now) { try loader.touch($0) }
+        guard !missing.isEmpty else { return }
+        let fetching = Task {
+            for part in missing {
+                // The tile is here without them; they are fetched another time.
+                do { _ = try await loader.part(part) } catch is FetchFailure {}
+            }
+        }
+        // Nobody who looks at a map waits for them.
+        guard loader.isBulk else { return }
+        try await withTaskCancellationHandler {
+            try await fetching.value
+        } onCancel: {
+            fetching.cancel()
+        }
     }
 
-    private func file(of tile: SetTile, _ isRepeated: Bool, _ loader: PartLoader) async throws -> LoadedPart? {
+    private func file(
+        of tile: SetTile, _ isRepeated: Bool, _ standIn: (@Sendable () -> Bool)?, _ loader: PartLoader
+    ) async throws -> LoadedPart? {
         let limit = loader.source.bodyLimit
         guard tile.size <= limit else {
             throw FetchFailure(
                 .badBody, "it has \(tile.size) bytes, more than the \(limit) that the source allows", key: loader.key)
         }
-        guard let part = try await loader.part(parts.file(of: tile, isRepeated: isRepeated)) else { return nil }
+        var file = parts.file(of: tile, isRepeated: isRepeated)
+        file.hasStandIn = standIn
+        guard let part = try await loader.part(file) else { return nil }
         if let objection = loader.source.kind.objection(
             to: part.data, mediaType: tile.kind.type, contentEncoding: tile.kind.coding)
         {
@@ -189,37 +233,36 @@ final class SetAtServer: TilesAtServer {
         } else {
             document = try await reading(loader, parts.document.key) { try SetParts.document(data) }
         }
-        let known = SetSteps.Known(document, readAt: readAt)
-        state.withLock { $0.document = (known, part.blob, readAt.adding(seconds: parts.document.lifetime ?? 0)) }
-        return known
+        return SetSteps.Known(document, readAt: readAt)
     }
 
     private func listing(
-        _ version: SetVersion, _ isRepeated: Bool, _ loader: PartLoader
+        _ version: SetVersion, _ isRepeated: Bool, _ standIn: (@Sendable () -> Bool)?, _ loader: PartLoader
     ) async throws -> SetListing? {
         if let known = state.withLock({ $0.listings.find(version.root) }) { return known }
-        let part = parts.file(of: version, isRepeated: isRepeated)
-        let name = Reading(
-            name: version.root, root: version.root, mode: loader.mode, isRepeated: isRepeated, isBulk: loader.isBulk)
+        var part = parts.file(of: version, isRepeated: isRepeated)
+        part.hasStandIn = standIn
+        guard let data = try await loader.part(part)?.data else { return nil }
+        let (key, name) = (part.key, Reading(cache: loader.cacheID, root: version.root, name: version.root))
         return try await listings.value(for: name, priority: loader.priority) { _ in
-            guard let data = try await loader.part(part)?.data else { return nil }
-            let listing = try await self.reading(loader, part.key) { SetListing(try version.list(data)) }
+            let listing = try await self.reading(loader, key) { SetListing(try version.list(data)) }
             self.state.withLock { $0.listings.insert(listing, listing.root, weight: 1) }
             return listing
         }
     }
 
     private func chunk(
-        _ number: Int, of listing: SetListing, _ isRepeated: Bool, _ loader: PartLoader
+        _ number: Int, of listing: SetListing, _ isRepeated: Bool, _ standIn: (@Sendable () -> Bool)?,
+        _ loader: PartLoader
     ) async throws -> [SetTile]? {
         if let known = listing.known(number) { return known }
-        let part = parts.file(of: number, in: listing, isRepeated: isRepeated)
-        let name = Reading(
-            name: listing.items[number].digest, root: listing.root, mode: loader.mode, isRepeated: isRepeated,
-            isBulk: loader.isBulk)
+        var part = parts.file(of: number, in: listing, isRepeated: isRepeated)
+        part.hasStandIn = standIn
+        guard let data = try await loader.part(part)?.data else { return nil }
+        let key = part.key
+        let name = Reading(cache: loader.cacheID, root: listing.root, name: listing.items[number].digest)
         return try await chunks.value(for: name, priority: loader.priority) { _ in
-            guard let data = try await loader.part(part)?.data else { return nil }
-            let tiles = try await self.reading(loader, part.key) { try listing.chunk([UInt8](data), number: number) }
+            let tiles = try await self.reading(loader, key) { try listing.chunk([UInt8](data), number: number) }
             listing.keep(tiles, as: number)
             return tiles
         }
@@ -252,6 +295,42 @@ final class SetAtServer: TilesAtServer {
             guard let entry = try cache.store.entry(for: part.key), entry.blob == tile.blob else { return .unknown }
             return .entry(entry, isStale: isStale)
         case .tile, .none: return .absent(isStale: isStale)
+        }
+    }
+
+    func checkedAt(in cache: TileCache) -> Timestamp? {
+        digits == nil ? state.withLock { $0.document?.known.readAt } : .distantFuture
+    }
+
+    func isThere(_ key: TileKey, in cache: TileCache) throws -> Bool {
+        let (document, chosen) = state.withLock { ($0.document, $0.chosen) }
+        guard let tile = key.tile,
+            let version = chosen ?? document.flatMap({ SetVersion(digits, of: $0.known.document) }),
+            let listing = state.withLock({ $0.listings.find(version.root) }),
+            try cache.store.entry(for: parts.key(of: .root(version))) != nil
+        else { return false }
+        // All digits of a root need no `set.json`.
+        if digits?.count != 64, try cache.store.entry(for: parts.document.key) == nil { return false }
+        let place = SetKey(tile)
+        var search = SetSearch(place, in: listing)
+        while true {
+            let step = search.next()
+            if let number = search.chunk, try cache.store.entry(for: parts.key(of: .chunk(number, of: listing))) == nil
+            {
+                return false
+            }
+            switch step {
+            case .tile(let tile) where tile.key.isAtPlace(of: place):
+                let part = parts.file(of: tile, isRepeated: false)
+                return try cache.store.entryWithBlob(part.key)?.blob == tile.blob
+            case .tile, .none: return true
+            case .chunk(let number):
+                // They were put out of memory by others.
+                guard let data = try cache.store.read(parts.key(of: .chunk(number, of: listing)))?.data,
+                    case .success(let tiles) = Result(catching: { try listing.chunk([UInt8](data), number: number) })
+                else { return false }
+                search.take(tiles, as: number)
+            }
         }
     }
 }

@@ -69,8 +69,16 @@ package struct SetParts: Sendable {
         }
     }
 
-    /// The key of a list: of a root, or of a chunk.
-    package func key(ofList list: BlobDigest) -> TileKey { key("\(list).gz") }
+    /// The key of a list.
+    package func key(of list: UsedList) -> TileKey { key("\(list.digest).gz") }
+
+    /// The file of a list.
+    package func file(of list: UsedList) -> ArchivePart {
+        switch list {
+        case .root(let version): file(of: version, isRepeated: false)
+        case .chunk(let number, let listing): file(of: number, in: listing, isRepeated: false)
+        }
+    }
 
     private func key(_ name: String) -> TileKey {
         TileKey(source: source, resource: ResourceAddress(uncheckedPath: "set/" + name))

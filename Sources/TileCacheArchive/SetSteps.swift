@@ -22,6 +22,8 @@ package struct SetSteps: Sendable {
         case absent
         /// Nothing: there is no such version.
         case noVersion
+        /// Nothing that can be had: the latest version has a tile there, and the former one has none.
+        case gone
     }
 
     /// `set.json` as it was read last.
@@ -51,11 +53,13 @@ package struct SetSteps: Sendable {
     private var document: SetDocument?
     private var readAt: Timestamp?
     /// The version that is gone by.
-    private var root: BlobDigest?
+    private var version: SetVersion?
     /// Whether something was missing that `set.json` led to.
     private var wasMissing = false
     /// The versions that were the latest ones before, the last of them first, as far as they have not been tried; `nil` until one is.
-    private var former: ArraySlice<SetVersion>?
+    private var former: ArraySlice<(version: SetVersion, replaced: Timestamp)>?
+    /// Whether the latest version has a tile there.
+    private var isNamed = false
 
     /// So many former versions are looked at where the latest one cannot be had.
     private static let mostFormer = 8
@@ -85,22 +89,37 @@ package struct SetSteps: Sendable {
             state = .searching(search, in: listing)
             switch step {
             case .tile(let tile) where tile.key.isAtPlace(of: place):
+                isNamed = isNamed || !isFormer
                 return .file(of: tile, isRepeated: isRepeated(at: now))
-            case .tile, .none: return .absent
+            case .tile, .none: return isFormer && isNamed ? .gone : .absent
             case .chunk(let number): return .chunk(number, of: listing, isRepeated: isRepeated(at: now))
             }
         }
     }
 
     private mutating func list(_ version: SetVersion, _ now: HTTPDate) -> Step {
-        root = version.root
+        self.version = version
         return .list(version, isRepeated: isRepeated(at: now))
     }
 
     /// Takes `set.json`.
-    package mutating func take(_ known: Known) {
+    ///
+    /// Answers overtake each other: one that was written before another that was read already is not believed before it was asked for
+    /// once more. Then it is, as a set may be rolled back.
+    /// - Parameters:
+    ///   - former: The one that was read before.
+    ///   - mayAsk: Whether its server can be asked.
+    /// - Returns: Whether it is believed.
+    @discardableResult
+    package mutating func take(_ known: Known, after former: Known?, mayAsk: Bool) -> Bool {
         (readAt, document) = (known.readAt, known.document)
-        state = .opened(known.document)
+        guard mayAsk, !wasMissing, let former, known.document.time < former.document.time else {
+            state = .opened(known.document)
+            return true
+        }
+        wasMissing = true
+        state = .opening(reloads: true)
+        return false
     }
 
     /// Takes the list of the version that was named.
@@ -114,9 +133,9 @@ package struct SetSteps: Sendable {
     }
 
     /// The lists that have led here: the root, and the chunk that the search has come to.
-    package var lists: [BlobDigest] {
-        guard case .searching(let search, let listing) = state else { return [] }
-        return [listing.root] + (search.chunk.map { [listing.items[$0].digest] } ?? [])
+    package var lists: [UsedList] {
+        guard case .searching(let search, let listing) = state, let version else { return [] }
+        return [.root(version)] + (search.chunk.map { [.chunk($0, of: listing)] } ?? [])
     }
 
     /// A file is missing that was named, or a version is: the set was renewed, perhaps, and `set.json` has to be read anew.
@@ -126,23 +145,29 @@ package struct SetSteps: Sendable {
     package mutating func retries(latest: BlobDigest?, at now: HTTPDate) -> Bool {
         guard !isFormer, !isRepeated(at: now) else { return false }
         wasMissing = true
-        state = .opening(reloads: root == latest || digits != nil)
+        state = .opening(reloads: version?.root == latest || digits != nil)
         return true
     }
 
     /// Whether it is about a former version, of which only what is in the cache is of use.
     package var isFormer: Bool { former != nil }
 
+    /// The version that it could turn back to next.
+    package var nextFormer: SetVersion? {
+        guard digits == nil, let document else { return nil }
+        return former == nil ? SetVersion.former(of: document).first?.version : nil
+    }
+
     /// Nothing can be had of the latest version: turns to the one before it, which may have been shown, and lie in the cache.
     ///
-    /// - Returns: `false` if there is none.
-    package mutating func turnsBack() -> Bool {
+    /// - Parameter mayServe: Whether it may stand in, which was replaced then.
+    /// - Returns: `false` if there is none that may.
+    package mutating func turnsBack(_ mayServe: (_ replaced: Timestamp) -> Bool) -> Bool {
         guard digits == nil, let document else { return false }
         var former = former ?? SetVersion.former(of: document).prefix(Self.mostFormer)
-        let next = former.popFirst()
+        guard let next = former.popFirst(), mayServe(next.replaced) else { return false }
         self.former = former
-        guard let next else { return false }
-        state = .chosen(next)
+        state = .chosen(next.version)
         return true
     }
 

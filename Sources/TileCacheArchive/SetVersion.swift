@@ -19,7 +19,9 @@ package struct SetVersion: Hashable, Sendable {
             self = latest
             return
         }
-        let found = ([latest] + Self.former(of: document)).filter { $0.root.description.hasPrefix(digits) }
+        let found = ([latest] + Self.former(of: document).map(\.version)).filter {
+            $0.root.description.hasPrefix(digits)
+        }
         guard found.count == 1 else { return nil }
         self = found[0]
     }
@@ -32,9 +34,12 @@ package struct SetVersion: Hashable, Sendable {
         self.init(root: root, length: nil)
     }
 
-    /// The versions that were the latest one before, the last of them first.
-    static func former(of document: SetDocument) -> [SetVersion] {
-        document.kept.filter { $0.root != document.root }.map { SetVersion(root: $0.root, length: $0.length) }
+    /// The versions that were the latest one before, the last of them first, each once, and since when they are not.
+    package static func former(of document: SetDocument) -> [(version: SetVersion, replaced: Timestamp)] {
+        var seen: Set = [document.root]
+        return document.kept.filter { seen.insert($0.root).inserted }.map {
+            (SetVersion(root: $0.root, length: $0.length), $0.replaced)
+        }
     }
 
     /// Its chunks, from the body of an answer.

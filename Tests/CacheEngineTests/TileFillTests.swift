@@ -168,8 +168,8 @@ struct TileFillTests {
         #expect(
             run(first + [part("\"v\""), .checked(objection: nil), .stored]).suffix(3)
                 == ["check", "store", "a is there, tile too, give slot, end: tile kept"])
-        #expect(run(first + [part("\"w\"")]).last == "a is there, tile too, give slot, end: unusable otherVersion")
-        #expect(run(first + [answer(412)]).last == "a is there, tile too, give slot, end: unusable otherVersion")
+        #expect(run(first + [part("\"w\"")]).last == "a is there, give slot, end: unusable otherVersion")
+        #expect(run(first + [answer(412)]).last == "a is there, give slot, end: unusable otherVersion")
         #expect(run(first + [part("\"v\"", bytes: 4)]).last == "a failed: none, give slot, tile?")
         #expect(run(first + [answer(404)]).last == "a failed: none, give slot, end: status 404", "no absence")
         let again = asked(FileQuestion(10..<15, of: version, mark: "m", isRepeated: true))

@@ -121,6 +121,62 @@ struct ArchiveAtServerTests {
         _ = try await slow.value
     }
 
+    /// Tiles of the former version counted as done, where their own lifetimes were not over.
+    @Test(arguments: ["fresh", "shown already", "all anew", "stale while it is asked for"])
+    func aDownloadHasNoTileOfAFormerVersion(how: String) async throws {
+        let (lab, site) = try lab(leafOf: 8)
+        let lifetime =
+            how == "stale while it is asked for" ? "max-age=1, stale-while-revalidate=86400" : "max-age=86400"
+        site.twist { _, answer in answer.fields[.cacheControl] = lifetime }
+        let source = try source()
+        for x in 0..<4 { #expect(try await lab.tile(source, x)?.data == png("one", x)) }
+        site.become(try TestArchive.bytes(TestArchive.pictures(0...3, "two"), leafOf: 8), tag: "\"2\"")
+        lab.clock.advance(seconds: how == "fresh" ? 90_000 : 60)
+        if how == "shown already" {
+            #expect(try await lab.tile(source, 0, .serverThenCache)?.data == png("two", 0))
+        }
+        let world = try GeoBox(west: -180, south: -85, east: 180, north: 85)
+        var options = DownloadOptions()
+        options.revalidatesFresh = how == "all anew"
+        let coverage = try source.coverage(.box(world), zooms: 2...2)
+        let report = await (try await lab.cache.download(source, coverage, named: "all", options: options)).report()
+        #expect(report.progress.isComplete && report.progress.failed == 0, "\(report)")
+        site.isAway(true)
+        for x in 0..<4 { #expect(try await lab.tile(source, x, .cacheOnly)?.data == png("two", x), "\(how)") }
+    }
+
+    /// Tiles that an archive does not have were called lost, and its regions never complete.
+    @Test func aRegionWithGapsIsComplete() async throws {
+        var tiles = TestArchive.pictures(0...2, "one")
+        for x in 0..<3 { tiles[TileID.number(z: 2, x: x, y: 1)] = nil }
+        let site = ArchiveSite(try TestArchive.bytes(tiles))
+        let lab = try ServerLab { try site.answer($0) }
+        let source = try source()
+        let world = try GeoBox(west: -180, south: -85, east: 180, north: 85)
+        let coverage = try source.coverage(.box(world), zooms: 2...2)
+        let report = await (try await lab.cache.download(source, coverage, named: "all")).report()
+        #expect(report.progress.isComplete && report.progress.failed == 0 && report.progress.lost == 0, "\(report)")
+        #expect(try await lab.cache.downloads().isEmpty)
+    }
+
+    /// A stale tile of a former version was said to be fresh for as long as its own answer was.
+    @Test func whatIsStaleIsNotFreshUntilLater() async throws {
+        let (lab, site) = try lab()
+        site.twist { _, answer in answer.fields[.cacheControl] = "max-age=86400" }
+        let source = try source()
+        for x in 0..<2 { #expect(try await lab.tile(source, x)?.data == png("one", x)) }
+        site.become(try TestArchive.bytes(TestArchive.pictures(0...3, "two")), tag: "\"2\"")
+        #expect(try await lab.tile(source, 0, .serverThenCache)?.data == png("two", 0))
+        for mode in [LoadMode.cacheOnly, .cacheThenServer] {
+            let old = try #require(try await lab.tile(source, 1, mode))
+            #expect(old.data == png("one", 1) && old.freshUntil <= lab.clock.now, "\(mode): \(old.origin)")
+            if case .stale = old.origin {} else { Issue.record("\(mode): \(old.origin)") }
+        }
+        site.isAway(true)
+        let old = try #require(try await lab.tile(source, 1))
+        #expect(old.data == png("one", 1) && old.freshUntil <= lab.clock.now)
+    }
+
     /// Where a server replaces a file and leaves its tag as it was, bytes of something else were shown as a picture.
     @Test func bytesThatAreNoPictureAreNotATileOfAnArchiveOfPictures() async throws {
         let (lab, site) = try lab()

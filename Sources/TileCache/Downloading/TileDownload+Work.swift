@@ -355,7 +355,8 @@ extension TileDownload {
 
     private func isSettled(_ key: TileKey) async throws -> Bool {
         guard let url = contents?.urls[key] else {
-            return try await cache.isSettled(key, ifFresh: !options.revalidatesFresh, since: since)
+            let source = contents?.sources[key.source] ?? source
+            return try await cache.isSettled(key, of: source, ifFresh: !options.revalidatesFresh, since: since)
         }
         guard let resource = cache.resource(url, options, RequestMeter()) else { return false }
         // A newer style could name what was not looked for: the one that was read is kept, whatever its age.
@@ -404,7 +405,8 @@ extension TileDownload {
         beforeSending()
         guard let contents, let url = contents.urls[key] else {
             let source = contents?.sources[key.source] ?? source
-            return Brought(try await cache.update(source, key, options, meter, background))
+            let checkedSince = options.revalidatesFresh ? since ?? startedAt : nil
+            return Brought(try await cache.update(source, key, options, meter, background, checkedSince))
         }
         guard let resource = cache.resource(url, options, meter) else {
             throw TileCacheError(.invalidRequest, "\(key): its URL cannot be asked for", key: key)
@@ -553,8 +555,13 @@ extension TileDownload.State {
 
 extension TileCache {
     /// Whether a tile needs no request: its entry is fresh or was stored since a time, and its blob's file is there.
-    fileprivate func isSettled(_ key: TileKey, ifFresh: Bool, since: Timestamp?) async throws -> Bool {
+    fileprivate func isSettled(
+        _ key: TileKey, of source: TileSource, ifFresh: Bool, since: Timestamp?
+    ) async throws -> Bool {
         guard ifFresh || since != nil else { return false }
+        if let remote = source.remote {
+            return try await pool.run { try remote.isSettled(key, since: ifFresh ? nil : since, in: self) }
+        }
         let (store, now) = (self.store, clock.now())
         let isSettled = { @Sendable (metadata: TileMetadata) -> Bool in
             if let since, metadata.storedAt >= since, metadata.storedAt <= now { return true }
@@ -580,7 +587,7 @@ extension TileCache {
     /// - Throws: ``FetchFailure`` and what else ``fetch(_:_:)`` throws; never a stale tile instead.
     func update(
         _ source: TileSource, _ key: TileKey, _ options: DownloadOptions, _ meter: RequestMeter,
-        _ background: BackgroundTransport? = nil
+        _ background: BackgroundTransport? = nil, _ checkedSince: Timestamp? = nil
     ) async throws -> CachedTile {
         // Trying again is the download's own affair: it can wait longer than somebody who looks at a map.
         var source = source
@@ -590,8 +597,9 @@ extension TileCache {
         order.meter = meter
         order.background = background
         if let remote = source.remote {
-            // Its tiles never change within a version; whether there is another one is asked as seldom as for a look at the map.
-            (order.mode, order.isStrict) = (.standard, true)
+            // Its tiles never change within a version; whether there is another one is asked as seldom as for a look at the map, and
+            // once where all is to be asked for anew.
+            (order.mode, order.isStrict, order.checkedSince) = (.standard, true, checkedSince)
             guard let tile = try await remote.tile(PartLoader(self, order, options.priority)) else {
                 throw TileCacheError(.noAnswer, "\(key): there is no answer", key: key)
             }

@@ -100,6 +100,8 @@ public final class TileDownload: Sendable {
     let plan: WrittenPlan?
     /// What was stored since then is not asked for again.
     let since: Timestamp?
+    /// When it began.
+    let startedAt: Timestamp
     let limiter: RateLimiter?
     /// What carries its requests in the background.
     let background: BackgroundTransport?
@@ -127,6 +129,7 @@ public final class TileDownload: Sendable {
         self.isRegion = isRegion
         self.plan = plan
         self.since = since
+        startedAt = cache.clock.now()
         self.tiles = tiles
         left = Locked(tiles)
         limiter = RateLimiter(perSecond: options.requestsPerSecond, clock: cache.clock)
@@ -331,7 +334,14 @@ public final class TileDownload: Sendable {
     /// Counts what of a region is in the cache: what was stored may have been evicted or removed since.
     private func countPresent() async {
         guard isRegion, !isGivenUp, !cache.isClosed else { return }
-        if await countPresentByEntries() { return }
+        let source = source
+        if source.remote?.isPinnable == false,
+            state.withLock({ $0.report.progress.pending > Self.lookedUpOneByOne })
+        {
+            return
+        }
+        // What lies under its contents is looked up one by one.
+        if source.remote?.isPinnable != false, await countPresentByEntries() { return }
         let failed = Set(state.withLock { $0.report.failures.map(\.key) })
         let (cache, contents) = (self.cache, self.contents)
         var tiles = self.tiles
@@ -342,7 +352,10 @@ public final class TileDownload: Sendable {
                 while some.count < 4096, let key = tiles.next() { some.append(key) }
                 guard !some.isEmpty else { break }
                 let keys = some
-                let there = try await cache.pool.run { try keys.filter { try cache.isThere($0, contents) } }
+                let remote = source.remote
+                let there = try await cache.pool.run {
+                    try keys.filter { try remote?.isThere($0, in: cache) ?? cache.isThere($0, contents) }
+                }
                 present += there.count
                 settled += failed.isEmpty ? there.count : there.count { !failed.contains($0) }
             }

@@ -22,6 +22,27 @@ package protocol TilesAtServer: AnyObject, Sendable {
 
     /// Whether its tiles lie under their own keys, so that a region can pin them.
     var isPinnable: Bool { get }
+
+    /// Whether a tile, or that there is none, is in the cache with all that leads to it. Reads files.
+    func isThere(_ key: TileKey, in cache: TileCache) throws -> Bool
+
+    /// When the server was asked last for what says which version there is, if that counts still.
+    func checkedAt(in cache: TileCache) -> Timestamp?
+}
+
+extension TilesAtServer {
+    /// Whether a tile needs no request: it is in the cache, and of the version that counts.
+    ///
+    /// - Parameter since: When the version has to have been asked for, if that is wanted.
+    func isSettled(_ key: TileKey, since: Timestamp?, in cache: TileCache) throws -> Bool {
+        if let since {
+            guard let checked = checkedAt(in: cache), checked >= since else { return false }
+        }
+        switch try state(of: key, in: cache) {
+        case .entry(_, isStale: false), .absent(isStale: false): return try isThere(key, in: cache)
+        case .entry, .absent, .unknown: return false
+        }
+    }
 }
 
 /// What is known of a tile at a server.
@@ -76,6 +97,8 @@ package struct PartLoader: Sendable {
     package var mode: LoadMode { order.mode }
     /// Whether it is for a download: then it asks by other terms than who looks at a map.
     package var isBulk: Bool { order.isBulk }
+    /// What tells the cache from others.
+    package var cacheID: ObjectIdentifier { ObjectIdentifier(cache) }
     /// The time by the cache's clock.
     package var now: HTTPDate { HTTPDate(cache.clock.now()) }
 
@@ -121,27 +144,37 @@ package struct PartLoader: Sendable {
 
     /// Whether something that is older than a part that is here may stand in for what that leads to.
     ///
-    /// - Parameter failure: Why that cannot be had; `nil` where nobody may be asked for it.
-    package func standsIn(_ part: LoadedPart, after failure: FetchFailure?) -> StaleReason? {
+    /// - Parameters:
+    ///   - replaced: When the part took its place.
+    ///   - failure: Why what the part leads to cannot be had; `nil` where nobody may be asked for it.
+    package func standsIn(
+        for part: LoadedPart, replaced: Timestamp, after failure: FetchFailure?
+    ) -> StaleReason? {
         guard let failure, order.mode != .cacheOnly else { return order.mode == .cacheOnly ? .offline : nil }
-        return reason(
-            Candidate(key: order.key, part.metadata, .none, nil), isPinned: false, after: failure)
+        let old = Candidate(key: order.key, part.metadata, .none, nil).replaced(at: now, since: replaced)
+        return reason(old, isPinned: false, after: failure)
     }
 
     /// Why what another version has taken the place of may be answered, if it may.
     private func reason(_ old: Candidate, isPinned: Bool, after failure: FetchFailure) -> StaleReason? {
         guard order.mode != .serverOnly, !order.isStrict else { return nil }
         let decision = LoadDecision.after(
-            failure.failure, order.mode, old.replaced(at: now).response, isPinned: isPinned, cache.use(source), at: now)
+            failure.failure, order.mode, old.response, isPinned: isPinned, cache.use(source), at: now)
         guard case .serve(let reason) = decision else { return nil }
         return reason ?? .error
     }
 
     /// Notes the use of a part that was in memory, so that eviction does not take it before what it leads to.
-    package func touch(_ key: TileKey) throws {
-        guard let entry = try cache.store.entry(for: key) else { return }
+    ///
+    /// - Returns: Whether it is there.
+    package func touch(_ key: TileKey) throws -> Bool {
+        guard let entry = try cache.store.entry(for: key) else { return false }
         try cache.store.touch(key, EntryVersion(entry))
+        return true
     }
+
+    /// Whether there is an entry; what cannot be read counts as none.
+    package func hasEntry(_ key: TileKey) -> Bool { (try? cache.store.entry(for: key)) != nil }
 
     /// The tile's own entry, if it is of a version of its file; no look at the server.
     package func storedPart(of version: String) async throws -> LoadedPart? {
@@ -155,15 +188,22 @@ package struct PartLoader: Sendable {
     /// The tile's own entry, of whatever version, where nobody may be asked for another one.
     package func storedTile() async throws -> CachedTile? {
         guard order.mode == .cacheOnly, let (stored, _) = try await self.stored(order.key) else { return nil }
-        return CachedTile(stored, origin: .stale(.offline))
+        return replaced(stored, .offline)
+    }
+
+    /// A tile of whatever version, whose lifetime is over.
+    private func replaced(_ stored: StoredTile, _ reason: StaleReason) -> CachedTile {
+        let entry = Candidate(stored).replaced(at: now).entry
+        return CachedTile(StoredTile(entry: entry, data: stored.data, origin: stored.origin), origin: .stale(reason))
     }
 
     /// The same where the server has failed, if the rules allow that.
     package func storedTile(after failure: FetchFailure) async throws -> CachedTile? {
         guard order.mode != .serverOnly, let (stored, _) = try await self.stored(order.key),
-            let reason = reason(Candidate(stored), isPinned: stored.entry.isPinned, after: failure)
+            let reason = reason(
+                Candidate(stored).replaced(at: now), isPinned: stored.entry.isPinned, after: failure)
         else { return nil }
-        return CachedTile(stored, origin: .stale(reason))
+        return replaced(stored, reason)
     }
 
     /// What is stored under a key, or held in memory because it could not be stored.
@@ -186,11 +226,23 @@ package struct PartLoader: Sendable {
         if let (stored, isHeld) = try await self.stored(order.key) {
             (order.stored, order.isHeld) = (cache.judged(part)(stored), isHeld)
         }
+        if order.isStrict, !part.question.isFixed, let stored = order.stored, !suffices(stored) {
+            order.mode = .serverThenCache
+        }
         guard let stored = order.stored, !order.reloads || order.mode == .cacheOnly else {
             if order.isTile, countsMisses { cache.tell(.miss(order.key)) }
             return order.mode == .cacheOnly ? nil : try await cache.answer(to: order, priority)
         }
         return try await cache.outcome(of: order, stored, priority)
+    }
+}
+
+extension PartLoader {
+    /// Whether what says which version there is will do for a download as it is stored.
+    private func suffices(_ stored: StoredTile) -> Bool {
+        if let since = order.checkedSince, stored.entry.metadata.storedAt < since { return false }
+        if case .serve(nil) = cache.decision(.standard, stored.entry) { return true }
+        return false
     }
 }
 

@@ -33,6 +33,8 @@ struct FetchOrder: Sendable {
     var reloads = false
     /// Whether nothing stale will do where the server fails.
     var isStrict = false
+    /// Since when the version of a file has to have been asked for; only where ``isStrict``.
+    var checkedSince: Timestamp?
 
     /// Whether it is for the bytes of a tile, which alone count as hits and misses.
     var isTile: Bool { part?.isTile ?? true }
@@ -153,7 +155,7 @@ private struct FetchRun {
         case .storeShared: return .stored
         case .askQuestion:
             let attempts = max(order.source.attempts, ticket.terms.attempts)
-            return .question(cache.wait(for: order.key), attempts: attempts)
+            return .question(cache.wait(for: order.key), attempts: order.part?.attempts(of: attempts) ?? attempts)
         case .prepare: return try await prepare()
         case .checkTerms(let host): return .terms(isAllowed: mayAsk(host))
         case .askOrigin(let host): return .origin(cache.health.wait(forOrigin: host))

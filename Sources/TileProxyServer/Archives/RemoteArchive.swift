@@ -107,7 +107,8 @@ final class RemoteArchive: RemoteTiles {
     ) {
         let bound = NIOLoopBound(tiles, eventLoop: tiles.loop)
         let known: @Sendable () -> RemoteDescription = {
-            self.state.withLock { $0.description }.map { .said($0.configuration, $0.map, nil) } ?? .unknown
+            self.state.withLock { $0.description }.map { .said($0.configuration, $0.map, nil, isWhole: true) }
+                ?? .unknown
         }
         TileExchange(tiles, source, parts.start.key, onlyIfCached: false, subject: .part(parts.start)) { outcome in
             guard case .tile(let candidate, _, _, _) = outcome else { return finish(known()) }
@@ -130,7 +131,7 @@ final class RemoteArchive: RemoteTiles {
             self.state.withLock {
                 $0.description = Description(version: version.id, configuration: configuration, map: map)
             }
-            return .said(configuration, map, nil)
+            return .said(configuration, map, nil, isWhole: true)
         }
         guard let bytes = version.metadataBytes else { return finish(take(nil)) }
         let part = parts.metadata(bytes, of: version)
@@ -139,7 +140,7 @@ final class RemoteArchive: RemoteTiles {
             // Without its metadata the header still says much; it is asked for again next time.
             guard case .tile(let candidate, _, _, _) = outcome else {
                 let (configuration, map) = given.described(by: version.metadata(nil), kind: version.kind)
-                return finish(.said(configuration, map, nil))
+                return finish(.said(configuration, map, nil, isWhole: false))
             }
             candidate.read(on: bound.value) { data in
                 if case .success(let metadata) = data { take(metadata) } else { take(nil) }

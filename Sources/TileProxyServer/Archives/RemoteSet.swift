@@ -75,15 +75,18 @@ final class RemoteSet: RemoteTiles {
     ///
     /// - Parameters:
     ///   - isRepeated: Whether `set.json` was read anew because a file was missing.
+    ///   - hasStandIn: Whether something else can be answered where it cannot be had.
     ///   - finish: Called once, on the loop; at once if it is in memory.
     func listing(
         _ version: SetVersion, isRepeated: Bool, of source: ServedSource, on tiles: TileLoop, onlyIfCached: Bool,
+        hasStandIn: (@Sendable () -> Bool)? = nil,
         _ finish: @escaping @Sendable (Result<SetListing, PartTrouble>) -> Void
     ) {
         let root = version.root
         if let known = state.withLock({ $0.listings.find(root) }) { return finish(.success(known)) }
         let state = state
-        let part = parts.file(of: version, isRepeated: isRepeated)
+        var part = parts.file(of: version, isRepeated: isRepeated)
+        part.hasStandIn = hasStandIn
         listings.ask("\(root)", part, of: source, on: tiles, onlyIfCached: onlyIfCached) { data in
             let listing = SetListing(try version.list(data))
             state.withLock { $0.listings.insert(listing, listing.root, weight: 1) }
@@ -98,10 +101,12 @@ final class RemoteSet: RemoteTiles {
     /// - Parameters: As of ``listing(_:isRepeated:of:on:onlyIfCached:_:)``.
     func chunk(
         _ number: Int, of listing: SetListing, isRepeated: Bool, of source: ServedSource, on tiles: TileLoop,
-        onlyIfCached: Bool, _ finish: @escaping @Sendable (Result<[SetTile], PartTrouble>) -> Void
+        onlyIfCached: Bool, hasStandIn: (@Sendable () -> Bool)? = nil,
+        _ finish: @escaping @Sendable (Result<[SetTile], PartTrouble>) -> Void
     ) {
         if let known = listing.known(number) { return finish(.success(known)) }
-        let part = parts.file(of: number, in: listing, isRepeated: isRepeated)
+        var part = parts.file(of: number, in: listing, isRepeated: isRepeated)
+        part.hasStandIn = hasStandIn
         chunks.ask("\(listing.root) \(number)", part, of: source, on: tiles, onlyIfCached: onlyIfCached) { data in
             let tiles = try listing.chunk([UInt8](data), number: number)
             listing.keep(tiles, as: number)
@@ -140,42 +145,71 @@ final class RemoteSet: RemoteTiles {
         TileExchange(
             tiles, source, parts.document.key, onlyIfCached: false, subject: .part(parts.document), reloads: reloads
         ) { outcome in
-            guard case .tile(let candidate, _, _, _) = outcome else { return finish(.unknown) }
+            guard case .tile(let candidate, _, let from, _) = outcome else {
+                return self.describe(self.latest, version, isCertain: false, source, on: bound, finish)
+            }
             self.document(of: candidate, on: bound.value) { reading in
-                guard case .success(let known) = reading else { return finish(.unknown) }
-                guard let chosen = SetVersion(version, of: known.document) else {
-                    // It may be newer than the `set.json` that is here.
-                    guard !reloads, !known.isRecent(at: bound.value.time.now) else { return finish(.noVersion) }
+                guard case .success(let known) = reading else {
+                    return self.describe(self.latest, version, isCertain: false, source, on: bound, finish)
+                }
+                // It may be newer than the `set.json` that is here.
+                if !reloads, SetVersion(version, of: known.document) == nil, !known.isRecent(at: bound.value.time.now) {
                     return self.describe(version: version, of: source, on: bound.value, reloads: true, finish)
                 }
-                self.describe(known.document, chosen, isNamed: version != nil, source, on: bound, finish)
+                self.describe(known, version, isCertain: from != .stale, source, on: bound, finish)
             }
         }.start()
     }
 
-    /// Describes a version by its first tile and its last one, which are as good as at hand once tiles of it were asked for.
+    /// - Parameter isCertain: Whether a version that `set.json` does not name is none.
     private func describe(
-        _ document: SetDocument, _ version: SetVersion, isNamed: Bool, _ source: ServedSource,
-        on tiles: NIOLoopBound<TileLoop>,
-        _ finish: @escaping @Sendable (RemoteDescription) -> Void
+        _ known: SetSteps.Known?, _ version: String?, isCertain: Bool, _ source: ServedSource,
+        on tiles: NIOLoopBound<TileLoop>, _ finish: @escaping @Sendable (RemoteDescription) -> Void
     ) {
-        let given = given
-        let say: @Sendable ((SetTile, SetTile)?) -> Void = { ends in
-            let said = ArchiveMetadata(of: document, version: version.root, ends: ends.map { ($0.0, $0.1) })
-            let kind: TileKind = said.tileFormat == "pbf" || said.tileFormat == "mvt" ? .vector : .any
-            let (configuration, map) = given.described(by: said, kind: kind)
-            finish(.said(configuration, map, isNamed ? SourceVersion(root: version.root, replaced: nil) : nil))
+        guard let known else { return finish(version == nil ? .unknown : .unknownVersion) }
+        guard let chosen = SetVersion(version, of: known.document) else {
+            return finish(isCertain ? .noVersion : .unknownVersion)
         }
-        listing(version, isRepeated: false, of: source, on: tiles.value, onlyIfCached: false) { reading in
-            guard case .success(let listing) = reading, let last = listing.items.indices.last else { return say(nil) }
-            self.chunk(0, of: listing, isRepeated: false, of: source, on: tiles.value, onlyIfCached: false) { reading in
-                guard case .success(let start) = reading else { return say(nil) }
-                self.chunk(last, of: listing, isRepeated: false, of: source, on: tiles.value, onlyIfCached: false) {
-                    guard case .success(let end) = $0, let first = start.first, let last = end.last else {
-                        return say(nil)
-                    }
-                    say((first, last))
-                }
+        // Where the latest one cannot be had, the one before it tells more than nothing.
+        let former = version == nil ? SetVersion.former(of: known.document).prefix(8).map(\.version) : []
+        let isNamed = version != nil
+        ends(of: [chosen] + former, onlyIfCached: false, source, on: tiles) { version, ends in
+            let said = ArchiveMetadata(of: known.document, version: version.root, ends: ends)
+            let kind: TileKind = said.tileFormat == "pbf" || said.tileFormat == "mvt" ? .vector : .any
+            let (configuration, map) = self.given.described(by: said, kind: kind)
+            let name = isNamed ? SourceVersion(root: version.root, replaced: nil) : nil
+            finish(.said(configuration, map, name, isWhole: ends != nil && version == chosen))
+        }
+    }
+
+    /// The first tile and the last one of the first version of which they can be had: as good as at hand once tiles of it were asked for.
+    ///
+    /// - Parameters:
+    ///   - versions: Not empty; of the first of them the server is asked.
+    ///   - finish: Called once, on the loop: with the first version, and nothing, if none can be had.
+    private func ends(
+        of versions: [SetVersion], onlyIfCached: Bool, _ source: ServedSource, on tiles: NIOLoopBound<TileLoop>,
+        _ finish: @escaping @Sendable (SetVersion, (first: SetTile, last: SetTile)?) -> Void
+    ) {
+        let version = versions[0]
+        let next: @Sendable () -> Void = {
+            guard versions.count > 1 else { return finish(version, nil) }
+            self.ends(of: Array(versions.dropFirst()), onlyIfCached: true, source, on: tiles) { found, ends in
+                finish(ends == nil ? version : found, ends)
+            }
+        }
+        let chunk: @Sendable (Int, SetListing, @escaping @Sendable ([SetTile]) -> Void) -> Void = {
+            number, listing, take in
+            self.chunk(
+                number, of: listing, isRepeated: false, of: source, on: tiles.value, onlyIfCached: onlyIfCached
+            ) { reading in
+                if case .success(let found) = reading, !found.isEmpty { take(found) } else { next() }
+            }
+        }
+        listing(version, isRepeated: false, of: source, on: tiles.value, onlyIfCached: onlyIfCached) { reading in
+            guard case .success(let listing) = reading else { return next() }
+            guard let last = listing.items.indices.last else { return finish(version, nil) }
+            chunk(0, listing) { start in chunk(last, listing) { end in finish(version, (start[0], end[end.count - 1])) }
             }
         }
     }

@@ -28,9 +28,13 @@ protocol RemoteTiles: Sendable {
 /// What is known of the map at a server.
 enum RemoteDescription: Sendable {
     /// What it says of itself, with what the operator says; and which version of a set it is, if one was asked for.
-    case said(SourceConfiguration, MapDescription, SourceVersion?)
+    ///
+    /// - Parameter isWhole: Whether that is all that it says, and not what can be had of it now.
+    case said(SourceConfiguration, MapDescription, SourceVersion?, isWhole: Bool)
     /// It cannot be had, and never could.
     case unknown
+    /// Whether there is such a version cannot be known now.
+    case unknownVersion
     /// There is no such version.
     case noVersion
 }

@@ -40,6 +40,14 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
         steps.ask(part.key, .part(part), reloads: reloads, onlyIfCached: way?.isFormer ?? false, then)
     }
 
+    /// Whether a tile of the former version may be here, for whoever cannot have one of the latest.
+    private var standIn: (@Sendable () -> Bool)? {
+        guard let former = way?.nextFormer else { return nil }
+        let (key, store) = (set.parts.key(of: .root(former)), steps.tiles.service.store)
+        // What cannot be read counts as none.
+        return { (try? store.entry(for: key)) != nil }
+    }
+
     private var now: HTTPDate { steps.tiles.time.now }
 
     // MARK: The way
@@ -51,18 +59,25 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
         case .document(let reloads): ask(set.parts.document, reloads: reloads) { [weak self] in self?.opened($0) }
         case .list(let version, let isRepeated):
             set.listing(
-                version, isRepeated: isRepeated, of: steps.source, on: steps.tiles, onlyIfCached: onlyIfCached
+                version, isRepeated: isRepeated, of: steps.source, on: steps.tiles, onlyIfCached: onlyIfCached,
+                hasStandIn: standIn
             ) { reading in self.read(reading) { $0.take($1) } }
         case .chunk(let number, let listing, let isRepeated):
             set.chunk(
                 number, of: listing, isRepeated: isRepeated, of: steps.source, on: steps.tiles,
-                onlyIfCached: onlyIfCached
+                onlyIfCached: onlyIfCached, hasStandIn: standIn
             ) { reading in self.read(reading) { $0.take($1, as: number) } }
         case .file(let tile, let isRepeated): ask(for: tile, isRepeated: isRepeated)
         case .absent: steps.end(answer(Candidate(absenceOf: key, mark: nil, at: now), nil))
+        case .gone: if let failure { turnBack(failure.outcome, nil) }
         case .noVersion:
             // It may be newer than the `set.json` that is here.
             if retries() { return goOn() }
+            if opening?.from == .stale {
+                // It could not be read anew: whether there is such a version nobody knows.
+                let refusal = Refusal(status: 502, words: "The set at the tile server cannot be read.")
+                return steps.end(.refused(refusal, status(detail: nil), nil))
+            }
             let refusal = Refusal(status: 404, words: "The set has no such version.")
             steps.end(.refused(refusal, status(detail: "no version"), nil))
         }
@@ -71,8 +86,9 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
     private func opened(_ outcome: TileExchange.Outcome) {
         guard let opening = StepsToTile.Opening(outcome) else { return turnBack(outcome, steps.failure) }
         self.opening = opening
+        let (former, mayAsk) = (set.latest, !steps.onlyIfCached)
         set.document(of: opening.candidate, on: steps.tiles) { reading in
-            self.read(reading) { $0.take($1) }
+            self.read(reading) { $0.take($1, after: former, mayAsk: mayAsk) }
         }
     }
 
@@ -100,7 +116,9 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
             let name = steps.source.name.description
             return failed(PartTrouble(failure: .unusable(.body, words, host: name)))
         }
-        ask(set.parts.file(of: tile, isRepeated: isRepeated)) { [weak self] in self?.answered($0, tile) }
+        var file = set.parts.file(of: tile, isRepeated: isRepeated)
+        file.hasStandIn = standIn
+        ask(file) { [weak self] in self?.answered($0, tile) }
     }
 
     private func answered(_ outcome: TileExchange.Outcome, _ tile: SetTile) {
@@ -124,7 +142,7 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
     private func answer(
         _ candidate: Candidate, _ brought: (status: CacheStatus, from: CacheTransaction.ServedFrom, isKept: Bool)?
     ) -> TileExchange.Outcome {
-        touchLists()
+        keepLists()
         let now = Timestamp(seconds: now.seconds)
         var metadata = candidate.entry.metadata
         let had = opening.map { ($0.status, $0.from) } ?? (status(detail: nil, isHit: true), .hit)
@@ -157,14 +175,21 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
             candidate.with(metadata), status, from, isKept: (brought?.isKept ?? true) && (opening?.isKept ?? true))
     }
 
-    /// Notes that the lists that have led to the tile are used.
-    private func touchLists() {
-        let store = steps.tiles.service.store
-        for key in set.uses.due(way?.lists ?? [], of: set.parts, at: now) {
+    /// Sees to it that the lists that have led to the tile are in the cache as they are in memory.
+    private func keepLists() {
+        let (service, store) = (steps.tiles.service, steps.tiles.service.store)
+        let missing = set.uses.missing(way?.lists ?? [], of: set.parts, in: ObjectIdentifier(service), at: now) { key in
             do {
-                guard let entry = try store.entry(for: key) else { continue }
+                guard let entry = try store.entry(for: key) else { return false }
                 try store.touch(key, EntryVersion(entry))
-            } catch { steps.tiles.service.notRead(key, error) }
+            } catch { service.notRead(key, error) }
+            return true
+        }
+        guard !steps.onlyIfCached, way?.isFormer != true else { return }
+        for part in missing {
+            // The client does not wait for it.
+            TileExchange(steps.tiles, steps.source, part.key, onlyIfCached: false, subject: .part(part)) { _ in }
+                .start()
         }
     }
 
@@ -196,12 +221,15 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
     private func turnBack(_ outcome: TileExchange.Outcome, _ why: TileFill.Failure?) {
         let failure = self.failure ?? (outcome, why?.setback.failure)
         self.failure = failure
-        guard !steps.onlyIfCached, let opening, let meaning = failure.meaning,
-            case .serve = LoadDecision.after(
-                meaning, .standard, opening.candidate.replaced(at: now).response, isPinned: false, steps.source.use,
-                at: now),
-            way?.turnsBack() == true
-        else { return steps.end(failure.outcome) }
+        guard !steps.onlyIfCached, let opening, let meaning = failure.meaning else { return steps.end(failure.outcome) }
+        let (use, now) = (steps.source.use, now)
+        let turnsBack = way?.turnsBack { replaced in
+            let old = opening.candidate.replaced(at: now, since: replaced).response
+            let decision = LoadDecision.after(meaning, .standard, old, isPinned: false, use, at: now)
+            if case .serve = decision { return true }
+            return false
+        }
+        guard turnsBack == true else { return steps.end(failure.outcome) }
         goOn()
     }
 }

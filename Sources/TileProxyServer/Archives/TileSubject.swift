@@ -22,6 +22,9 @@ enum TileSubject: Sendable {
     /// - Parameter isRepeated: Whether the archive has turned out to be another one already.
     case archived(RemoteArchive, ArchiveVersion, isRepeated: Bool)
 
+    /// The part, if it is one.
+    var part: ArchivePart? { if case .part(let part) = self { part } else { nil } }
+
     /// The version that a tile has to be of.
     var version: String? { if case .archived(_, let version, _) = self { version.id } else { nil } }
 

@@ -176,7 +176,8 @@ final class TileAsking: @unchecked Sendable {
             carryOut(.put(isAbsence ? .none : shared?.body.map { .hashed($0) } ?? .none, metadata))
         case .askQuestion:
             let wait = service.health.wait(for: number)
-            take(.question(wait, attempts: source.tiles.attempts))
+            let attempts = source.tiles.attempts
+            take(.question(wait, attempts: subject.part?.attempts(of: attempts) ?? attempts))
         case .prepare:
             attempt = nil
             prepare()

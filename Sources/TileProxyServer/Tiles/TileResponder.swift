@@ -170,18 +170,23 @@ package final class TileResponder {
     private func describe(_ named: NamedSource, _ exchange: Exchange) {
         let source = named.source
         guard let remote = source.remote else {
-            return describe(source, source.configuration, source.description, source.version, exchange)
+            return describe(source, source.configuration, source.description, source.version, isWhole: true, exchange)
         }
         let (me, asked) = (NIOLoopBound(self, eventLoop: loop), NIOLoopBound(exchange, eventLoop: loop))
         remote.describe(version: named.version, of: source, on: tiles) { said in
             // Who has left is told nothing.
             guard asked.value.isOpen else { return }
             switch said {
-            case .said(let configuration, let map, let version):
-                me.value.describe(source, configuration, map, version, asked.value)
+            case .said(let configuration, let map, let version, let isWhole):
+                me.value.describe(source, configuration, map, version, isWhole: isWhole, asked.value)
             // Without its server there is what the operator says.
             case .unknown:
-                me.value.describe(source, source.configuration, source.description, nil, asked.value)
+                me.value.describe(source, source.configuration, source.description, nil, isWhole: false, asked.value)
+            case .unknownVersion:
+                let reply = TileReply(
+                    502, "The set at the tile server cannot be read.", allowedOrigin: source.allowedOrigin,
+                    cacheStatus: nil)
+                me.value.send(reply, source, .none, asked.value)
             case .noVersion:
                 let reply = TileReply(
                     404, "The set has no such version.", allowedOrigin: source.allowedOrigin, cacheStatus: nil)
@@ -192,7 +197,7 @@ package final class TileResponder {
 
     private func describe(
         _ source: ServedSource, _ configuration: SourceConfiguration, _ map: MapDescription,
-        _ version: SourceVersion?, _ exchange: Exchange
+        _ version: SourceVersion?, isWhole: Bool, _ exchange: Exchange
     ) {
         let head = exchange.head
         let base = table.publicURL ?? head.host.map { "\(head.scheme)://\($0)" } ?? ""
@@ -200,7 +205,9 @@ package final class TileResponder {
             configuration, format: source.formats.first ?? map.format.map { Array($0.utf8) }, base: base,
             routeName: version.map { "\(source.name)@\($0.identifier)" }, map
         ).text
-        var fields: HTTPFields = [.contentType: "application/json", .cacheControl: "public, max-age=60"]
+        var fields: HTTPFields = [.contentType: "application/json"]
+        // What is less than all is asked for again.
+        fields[.cacheControl] = isWhole ? "public, max-age=60" : "no-store"
         fields[.accessControlAllowOrigin] = source.allowedOrigin
         exchange.reply(HTTPResponse(status: .ok, headerFields: fields), body: ByteBuffer(string: json))
     }

@@ -269,6 +269,79 @@ struct RemoteSetTests {
         }
     }
 
+    /// `/tiles/s@ID.json` named the tiles of the latest version where `set.json` could not be had, whatever the ID.
+    @Test func theDescriptionOfAVersionIsNeverThatOfAnother() async throws {
+        let publisher = try PublisherInLab(salt: salt)
+        try publisher.publish([0: "sea"])
+        try await with(publisher, fields: [.cacheControl: "max-age=1, must-revalidate"]) { lab, site in
+            let name = "s@" + publisher.versions[0].root.prefix(16)
+            site.isAway(true)
+            for name in [name, "s@ffffffffffff"] {
+                #expect(try await lab.get("/tiles/\(name).json").status == 502)
+            }
+            let makeshift = try await lab.get("/tiles/s.json")
+            #expect(makeshift.status == 200 && makeshift[.cacheControl] == "no-store")
+            site.isAway(false)
+            lab.clock.advance(seconds: 600)
+            try await expect(lab, name, [0: "sea"], "at first")
+            #expect(try await lab.get("/tiles/s.json")[.cacheControl] == "public, max-age=60")
+            site.isAway(true)
+            lab.clock.advance(seconds: 600)
+            let known = try await lab.get("/tiles/\(name).json")
+            #expect(known.status == 200 && known.text.contains("/tiles/\(name)/"), "\(known.text)")
+            // Whether there is another one cannot be known.
+            let other = try await lab.get("/tiles/s@ffffffffffff.json").status
+            #expect(other == 502)
+            let tile = try await lab.get("/tiles/s@ffffffffffff/2/0/1").status
+            #expect(tile == 502 || tile == 504, "not a 404: \(tile)")
+        }
+    }
+
+    /// Without the lists of the newest version its description had neither zooms nor layers, and was kept by others.
+    @Test func theDescriptionOfTheFormerVersionStandsIn() async throws {
+        let publisher = try PublisherInLab(salt: salt)
+        try publisher.publish([0: "sea"])
+        try await with(publisher) { lab, site in
+            #expect(try await lab.get("/tiles/s.json").text.contains("\"maxzoom\":2"))
+            try publisher.publish([0: "ice"])
+            site.twist { request, answer in
+                if request.path != "/maps/set.json" { answer = SiteAnswer(status: 404) }
+            }
+            lab.clock.advance(seconds: 10)
+            let makeshift = try await lab.get("/tiles/s.json")
+            #expect(
+                makeshift.text.contains("\"maxzoom\":2") && makeshift[.cacheControl] == "no-store", "\(makeshift.text)")
+        }
+    }
+
+    @Test func theFormerVersionDoesNotSayThatThereIsNoTile() async throws {
+        let publisher = try PublisherInLab(salt: salt)
+        try publisher.publish([0: "sea"])
+        let fields: HTTPFields = [.cacheControl: "max-age=60, stale-if-error=86400"]
+        try await with(publisher, fields: fields) { lab, site in
+            try await expect(lab, "s", [0: "sea"], "the first version")
+            try publisher.publish([0: "sea", 2: "land"])
+            let missing = object("land")
+            site.twist { request, answer in if request.path == missing { answer = SiteAnswer(status: 404) } }
+            lab.clock.advance(seconds: 10)
+            let status = try await lab.get("/tiles/s/2/2/1").status
+            #expect(status == 502 || status == 504, "\(status)")
+        }
+    }
+
+    /// Lists that were in memory were never stored again after somebody had removed them.
+    @Test func listsThatWereRemovedAreStoredAgain() async throws {
+        let publisher = try PublisherInLab(salt: salt)
+        try publisher.publish([0: "sea"])
+        try await with(publisher) { lab, _ in
+            try await expect(lab, "s", [0: "sea"], "at first")
+            _ = try lab.store.remove(try keys(lab).map { try TileKey($0) })
+            lab.clock.advance(seconds: 61)
+            try await expect(lab, "s", [0: "sea"], "again")
+            while try keys(lab).filter({ $0.hasSuffix(".gz") }).count < 2 { await Task.yield() }
+        }
+    }
+
     /// Whoever was told of a new version got a 404 until `set.json` was asked for again.
     @Test func aVersionNewerThanTheDocumentIsLookedFor() async throws {
         let publisher = try PublisherInLab(salt: salt)
