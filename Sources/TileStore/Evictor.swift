@@ -1,10 +1,19 @@
 /// Decides what an eviction removes next: a value, which changes nothing itself.
 ///
-/// It is carried on from one hold of the lock to the next, with bytes and counts only: victims are chosen within a hold.
+/// It is carried on from one hold of the lock to the next, with bytes, counts and names of sources only: victims are chosen within
+/// a hold.
 struct Evictor {
-    /// The sources that hold more than their own capacities, and how far the search for blobs of the last one has come.
-    private var sources = OfTables.none((numbers: [UInt16](), place: Tables.PlaceInOrder?.none))
-    private var hasSources = false
+    /// A source that holds more than its own capacity.
+    private struct Share {
+        let source: SourceName
+        /// How far the search for its blobs has come.
+        var place = OfTables.none(Tables.PlaceInOrder?.none)
+        /// The allocated bytes that it has to come down to before anything else goes, where somebody has added to it.
+        var owed: Int?
+    }
+
+    /// The sources that hold too much, the next one last.
+    private var sources: [Share] = []
     /// Allocated bytes of unpinned blobs to come down to.
     private var bytes: Int?
     /// The blob used last is spared once the bytes are within this.
@@ -17,10 +26,12 @@ struct Evictor {
     private var keepsLimits = false
 
     /// Keeps the tables within their limits; goes down a little further, so that it pays.
-    init(keeping t: Tables) {
+    ///
+    /// - Parameter found: What sources held too much before somebody added to them. Those that hold more now come first.
+    init(keeping t: Tables, since found: FoundExcess = FoundExcess()) {
         keepsLimits = true
         guard t.exceedsLimits else { return }
-        hasSources = t.sharesExceedCapacities
+        findSources(t, since: found)
         if t.limits.capacity.map({ t.blobAccount.allocatedUnpinned > $0 }) ?? false { bytes = 0 }
         entryLimit = 0
         renew(t)
@@ -28,19 +39,26 @@ struct Evictor {
 
     /// Brings sources down to their own capacities, and nothing else.
     init(sourcesOf t: Tables) {
-        (keepsLimits, hasSources) = (true, t.sharesExceedCapacities)
-        renew(t)
+        keepsLimits = true
+        findSources(t, since: FoundExcess(of: t))
     }
 
     init(bytes: Int? = nil, entries: Int? = nil) { (self.bytes, self.entries) = (bytes, entries) }
+
+    /// The sources that hold too much; last, and so first to give up blobs, those that somebody has added to.
+    private mutating func findSources(_ t: Tables, since found: FoundExcess) {
+        for share in t.shares where share.exceedsCapacity {
+            let source = t.names.sources[Int(share.source)]
+            let most = max(share.capacity, found.allocated[source] ?? 0)
+            let isOwed = share.allocated > most
+            sources.insert(Share(source: source, owed: isOwed ? most : nil), at: isOwed ? sources.endIndex : 0)
+        }
+    }
 
     /// Takes over the limits as they are now: of what is still to be reached, nothing else is kept from one hold of the lock
     /// to the next.
     mutating func renew(_ t: Tables) {
         guard keepsLimits else { return }
-        if hasSources, !sources.isOf(t) {
-            sources = OfTables((t.shares.filter(\.exceedsCapacity).map(\.source), nil), t)
-        }
         if bytes != nil {
             bytes = t.limits.capacity.map { $0 - min($0 / 100, 4 << 20) }
             spareBytes = t.limits.capacity ?? -1
@@ -51,29 +69,40 @@ struct Evictor {
     }
 
     /// Whether it is about what sources hold too much.
-    var isAtSources: Bool { hasSources }
+    var isAtSources: Bool { !sources.isEmpty }
+
+    /// Whether a source that somebody has added to still holds more than it may, or than it held before.
+    mutating func owesSources(_ t: Tables) -> Bool {
+        noteWhatIsPaid(t)
+        return sources.contains { $0.owed != nil }
+    }
+
+    /// Once down to what is owed, a source waits with the others, whatever is added to it meanwhile: it has its turn with that put.
+    private mutating func noteWhatIsPaid(_ t: Tables) {
+        for i in sources.indices {
+            guard let owed = sources[i].owed, t.allocated(of: sources[i].source) <= owed else { continue }
+            sources[i].owed = nil
+        }
+    }
 
     /// Leaves what sources hold too much to somebody else.
     ///
     /// - Returns: What that one goes on with.
     mutating func leavingSources() -> Evictor {
         var left = Evictor()
-        (left.sources, left.hasSources, left.keepsLimits) = (sources, hasSources, keepsLimits)
-        hasSources = false
+        (left.sources, left.keepsLimits) = (sources, keepsLimits)
+        sources = []
         return left
     }
 
-    var isDone: Bool { !hasSources && bytes == nil && entryLimit == nil && entries == nil }
+    var isDone: Bool { sources.isEmpty && bytes == nil && entryLimit == nil && entries == nil }
 
     /// Chooses the next victims, and writes the records of their removal.
     ///
     /// Under the lock. What sources hold too much first, then blobs, then entries; a few at a time.
     /// - Returns: The blobs that go, which may be none in this step; `nil` if nothing is left to be done.
     mutating func plan(_ t: Tables, _ lines: inout LineBuffer) -> [BlobDigest]? {
-        if hasSources {
-            if let victims = planSource(t, &lines) { return victims }
-            hasSources = false
-        }
+        if let victims = planSource(t, &lines) { return victims }
         if let target = bytes {
             let victims = t.oldestBlobs(downTo: target, sparing: spareBytes, most: 64)
             if !victims.isEmpty {
@@ -98,19 +127,18 @@ struct Evictor {
 
     /// The same for the sources that hold more than their own capacities.
     private mutating func planSource(_ t: Tables, _ lines: inout LineBuffer) -> [BlobDigest]? {
-        sources.change(in: t) { sources in
-            guard let source = sources.numbers.last else { return nil }
-            let victims = t.victims(ofSource: source, from: sources.place)
-            sources.place = victims.next
-            if victims.next == nil { sources.numbers.removeLast() }
-            for digest in victims.blobs { lines.drop(digest) }
-            var rest = victims.entries[...]
-            while !rest.isEmpty {
-                lines.gone(rest.prefix(256))
-                rest = rest.dropFirst(256)
-            }
-            return victims.blobs
+        noteWhatIsPaid(t)
+        guard let next = sources.lastIndex(where: { $0.owed != nil }) ?? sources.indices.last else { return nil }
+        let victims = t.victims(of: sources[next].source, from: sources[next].place.value(in: t) ?? nil)
+        sources[next].place = OfTables(victims.next, t)
+        if victims.next == nil { sources.remove(at: next) }
+        for digest in victims.blobs { lines.drop(digest) }
+        var rest = victims.entries[...]
+        while !rest.isEmpty {
+            lines.gone(rest.prefix(256))
+            rest = rest.dropFirst(256)
         }
+        return victims.blobs
     }
 
     /// What all of it would remove, apart from what sources hold too much.
@@ -150,6 +178,26 @@ struct Evictor {
         }
         return report
     }
+}
+
+/// What sources held too much before somebody added to them.
+struct FoundExcess {
+    /// What those held that held more than their own capacities: others have stored it, or the capacities are new ones.
+    private(set) var allocated: [SourceName: Int] = [:]
+    /// What the whole cache held then.
+    private(set) var total = 0
+
+    init() {}
+
+    init(of t: Tables) {
+        total = t.blobAccount.allocatedUnpinned
+        for share in t.shares where share.exceedsCapacity {
+            allocated[t.names.sources[Int(share.source)]] = share.allocated
+        }
+    }
+
+    /// Whether there was any.
+    var isThere: Bool { !allocated.isEmpty }
 }
 
 extension Tables {

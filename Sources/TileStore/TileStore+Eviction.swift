@@ -151,8 +151,10 @@ extension TileStore {
     // MARK: Under the lock
 
     /// Begins to evict if a limit is exceeded: then down to a low-water mark, so that it pays.
-    func evictToLimits(_ ledger: Ledger) throws -> Evictor {
-        let evictor = tables.read { t, _ in Evictor(keeping: t) }
+    ///
+    /// - Parameter found: As in ``Evictor/init(keeping:since:)``.
+    func evictToLimits(_ ledger: Ledger, since found: FoundExcess = FoundExcess()) throws -> Evictor {
+        let evictor = tables.read { t, _ in Evictor(keeping: t, since: found) }
         return evictor.isDone ? evictor : try evict(evictor, ledger)
     }
 

@@ -259,6 +259,56 @@ struct SourceCapacityTests {
         try store.close()
     }
 
+    /// While what another one had held too much before was still being evicted, whichever of the two is named first: a put gave its own
+    /// excess away with that.
+    @Test(arguments: [("a", "b"), ("b", "a")])
+    func aSourceGrewPastItsCapacityWhileAnotherWasEvicted(large: String, small: String) throws {
+        let lab = try Self.filled([large], 1000)
+        let store = try Self.slowStore(lab)
+        store.maintenance?.stop()
+        let (capacity, source) = (10 * Self.block, try SourceName(small))
+        try store.setSourceCapacities([SourceName(large): capacity, source: capacity])
+        for number in 0..<14 {
+            // Of every second put all tiles are in the first's source, of the others one is in the other's, too.
+            var tiles = try (0..<3).map { i in
+                TilePut(
+                    key: try Self.key(small, number * 3 + i), data: lab.bytes(20_000 + number * 3 + i),
+                    metadata: lab.metadata())
+            }
+            if number % 2 == 0 {
+                let key = try Self.key(large, 5000 + number)
+                tiles.append(TilePut(key: key, data: lab.bytes(30_000 + number), metadata: lab.metadata()))
+            }
+            let before = try Self.held(store.snapshot())[SourceName(large)] ?? 0
+            try store.put(tiles)
+            let held = Self.held(try store.snapshot())
+            #expect(held[source] ?? 0 <= capacity, "\(number)")
+            #expect(held[try SourceName(large)] ?? 0 <= max(before, capacity), "\(number)")
+            #expect(try store.read(tiles[2].key) != nil, "\(number)")
+        }
+        // Not all of the old excess had to go for that.
+        #expect(try Self.held(store.snapshot())[SourceName(large)] ?? 0 > capacity)
+        #expect(try store.invariantViolations() == [])
+        try store.close()
+    }
+
+    /// Both hold too much from before, and puts come to one of them.
+    @Test(arguments: [("a", "b"), ("b", "a")])
+    func whatASourceHeldTooMuchDidNotGrowWhileAnotherWasEvicted(other: String, own: String) throws {
+        let lab = try Self.filled([other, own], 1000)
+        let store = try Self.slowStore(lab)
+        store.maintenance?.stop()
+        let (capacity, source) = (10 * Self.block, try SourceName(own))
+        try store.setSourceCapacities([SourceName(other): capacity, source: capacity])
+        for number in 0..<10 {
+            let before = Self.held(try store.snapshot())[source] ?? 0
+            try store.put(lab.bytes(20_000 + number), for: Self.key(own, 5000 + number), metadata: lab.metadata())
+            #expect(try Self.held(store.snapshot())[source] ?? 0 <= max(before, capacity), "\(number)")
+        }
+        #expect(try store.invariantViolations() == [])
+        try store.close()
+    }
+
     /// Also for a source whose capacity came while another one's excess was being worked off.
     @Test func whatSourcesHoldTooMuchGoesInTheBackground() throws {
         let lab = try Self.filled(["a", "b"], 400)

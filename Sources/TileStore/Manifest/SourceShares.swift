@@ -59,6 +59,13 @@ extension Tables {
 
     private func share(of source: UInt16) -> Int? { shares.firstIndex { $0.source == source } }
 
+    private func share(of source: SourceName) -> Int? {
+        shares.isEmpty ? nil : names.source(source.description).flatMap { share(of: $0) }
+    }
+
+    /// What a source holds, by its share; 0 if it has none.
+    func allocated(of source: SourceName) -> Int { share(of: source).map { shares[$0].allocated } ?? 0 }
+
     /// After an entry was linked to a blob, and before it pins it.
     @inline(__always)
     func shareLinked(_ entry: UInt32, _ blob: UInt32) {
@@ -96,9 +103,7 @@ extension Tables {
     func shareRoom(of key: TileKey) -> Int? { share(of: key).map { shares[$0].capacity - shares[$0].allocated } }
 
     @inline(__always)
-    private func share(of key: TileKey) -> Int? {
-        shares.isEmpty ? nil : names.source(key.source.description).flatMap { share(of: $0) }
-    }
+    private func share(of key: TileKey) -> Int? { share(of: key.source) }
 
     /// Whether a source holds more than its own capacity.
     var sharesExceedCapacities: Bool { (shareRoom ?? 0) < 0 }
@@ -161,9 +166,10 @@ extension Tables {
     ///
     /// Looks at a bounded number of blobs.
     /// - Parameter place: Where the search goes on; if another blob has that place by now, it begins at the beginning.
-    func victims(ofSource source: UInt16, from place: PlaceInOrder?) -> ShareVictims {
+    func victims(of name: SourceName, from place: PlaceInOrder?) -> ShareVictims {
         var victims = ShareVictims()
-        guard let i = share(of: source) else { return victims }
+        guard let i = share(of: name) else { return victims }
+        let source = shares[i].source
         let capacity = shares[i].capacity
         // A little further than to the capacity, so that it pays; not so far that a put waits for it.
         let target = capacity - min(capacity / 100, 4 << 20)

@@ -30,31 +30,22 @@ extension TileStore {
         }
     }
 
-    /// What puts have found before they did anything.
-    private struct Excess {
-        /// Whether a source held more than its capacity: others have stored it, or the capacity is a new one.
-        var isOfSources = false
-        var allocated = 0
-
-        init() {}
-
-        init(_ glance: Glance, _ tables: Striped<Tables, ReaderLocal>) {
-            guard (glance.shareRoom ?? 0) < 0 else { return }
-            isOfSources = true
-            allocated = tables.read { t, _ in t.blobAccount.allocatedUnpinned }
-        }
+    /// What sources hold too much, before puts do anything.
+    private func excess(_ glance: Glance) -> FoundExcess {
+        (glance.shareRoom ?? 0) < 0 ? tables.read { t, _ in FoundExcess(of: t) } : FoundExcess()
     }
 
     /// Evicts until the limits are kept.
     ///
     /// What sources held too much before is left to be evicted in the background where that takes long, so that whoever stores a tile
-    /// does not pay for what others have stored; but never is less evicted than was put.
-    private func evict(_ evictor: inout Evictor, afterFinding found: Excess, _ ledger: Ledger) throws {
+    /// does not pay for what others have stored. Never left is what the puts have added: to a source beyond its capacity or what it
+    /// held, or to the cache.
+    private func evict(_ evictor: inout Evictor, afterFinding found: FoundExcess, _ ledger: Ledger) throws {
         guard !evictor.isDone else { return }
         let end = environment.ticks() &+ Self.patienceNanoseconds
         while !evictor.isDone {
-            if found.isOfSources, let maintenance, evictor.isAtSources, environment.ticks() > end,
-                tables.read({ t, _ in t.blobAccount.allocatedUnpinned }) <= found.allocated
+            if found.isThere, let maintenance, evictor.isAtSources, environment.ticks() > end,
+                tables.read({ t, _ in t.blobAccount.allocatedUnpinned <= found.total && !evictor.owesSources(t) })
             {
                 maintenance.scheduleEviction(evictor.leavingSources())
             } else {
@@ -76,19 +67,19 @@ extension TileStore {
             var appendsOnly = true
             for requests in batches where requests.bringBlobs { appendsOnly = false }
             var evictor = Evictor()
-            var found = Excess()
+            var found = FoundExcess()
             do {
                 try hold(ledger, appendsOnly: appendsOnly) { ledger in
-                    found = Excess(ledger.glance, tables)
+                    found = excess(ledger.glance)
                     try record(batches, ledger)
-                    if ledger.glance.exceedsLimits { evictor = try evictToLimits(ledger) }
+                    if ledger.glance.exceedsLimits { evictor = try evictToLimits(ledger, since: found) }
                 }
             } catch {
                 failure = error
                 // Those before the one that failed are stored, and records of an append that failed may stand: they count.
                 let code = (error as? StoreError)?.code
                 if ledger.glance.exceedsLimits, code != .locked, code != .closed, code != .readOnly {
-                    evictor = try hold(ledger) { try evictToLimits($0) }
+                    evictor = try hold(ledger) { try evictToLimits($0, since: found) }
                 }
             }
             try evict(&evictor, afterFinding: found, ledger)
