@@ -14,6 +14,8 @@ struct Evictor {
 
     /// The sources that hold too much, the next one last.
     private var sources: [Share] = []
+    /// Whether the bytes are still to be looked at, once the sources are done: what these give up may be enough.
+    private var looksAtBytes = false
     /// Allocated bytes of unpinned blobs to come down to.
     private var bytes: Int?
     /// The blob used last is spared once the bytes are within this.
@@ -32,7 +34,7 @@ struct Evictor {
         keepsLimits = true
         guard t.exceedsLimits else { return }
         findSources(t, since: found)
-        if t.limits.capacity.map({ t.blobAccount.allocatedUnpinned > $0 }) ?? false { bytes = 0 }
+        looksAtBytes = true
         entryLimit = 0
         renew(t)
     }
@@ -95,7 +97,7 @@ struct Evictor {
         return left
     }
 
-    var isDone: Bool { sources.isEmpty && bytes == nil && entryLimit == nil && entries == nil }
+    var isDone: Bool { sources.isEmpty && !looksAtBytes && bytes == nil && entryLimit == nil && entries == nil }
 
     /// Chooses the next victims, and writes the records of their removal.
     ///
@@ -103,6 +105,13 @@ struct Evictor {
     /// - Returns: The blobs that go, which may be none in this step; `nil` if nothing is left to be done.
     mutating func plan(_ t: Tables, _ lines: inout LineBuffer) -> [BlobDigest]? {
         if let victims = planSource(t, &lines) { return victims }
+        if looksAtBytes {
+            looksAtBytes = false
+            if let capacity = t.limits.capacity, t.blobAccount.allocatedUnpinned > capacity {
+                bytes = 0
+                renew(t)
+            }
+        }
         if let target = bytes {
             let victims = t.oldestBlobs(downTo: target, sparing: spareBytes, most: 64)
             if !victims.isEmpty {

@@ -123,6 +123,23 @@ struct SourceCapacityTests {
         #expect(try lab.store.read(Self.key("a", 199)) != nil)
     }
 
+    /// The capacities of all sources are the whole's, and everything is full: others gave up 1 % whenever one was at its end.
+    @Test func aSourceThatFillsUpTakesNothingFromOthersInAFullCache() throws {
+        var configuration = Lab.plain
+        configuration.capacity = 300 * Self.block
+        configuration.sourceCapacities = [try SourceName("a"): 100 * Self.block, try SourceName("b"): 200 * Self.block]
+        let lab = try Lab(configuration)
+        for number in 0..<200 {
+            try lab.store.put(lab.bytes(number), for: Self.key("b", number), metadata: lab.metadata())
+        }
+        for number in 0..<500 {
+            try lab.store.put(lab.bytes(1000 + number), for: Self.key("a", number), metadata: lab.metadata())
+        }
+        var counts: [String: Int] = [:]
+        try lab.store.forEachEntry { counts[$0.key.source.description, default: 0] += 1 }
+        #expect(counts["b"] == 200 && (99...100).contains(counts["a"] ?? 0))
+    }
+
     @Test func sharedBlobsStayForOthersAndCountForBoth() throws {
         var configuration = Lab.plain
         configuration.sourceCapacities = [try SourceName("a"): 4 * Self.block]
