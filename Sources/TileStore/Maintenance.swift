@@ -138,7 +138,7 @@ final class Maintenance: Sendable {
         }
         let next = left.isDone ? store.evictorOfSources : left
         let took = DispatchTime.now().uptimeNanoseconds &- begun
-        let pause = Int(clamping: min(max(took, 1_000_000), 1_000_000_000))
+        let pause = Int(clamping: min(max(took, LongWork.rest), 1_000_000_000))
         queue.asyncAfter(deadline: .now() + .nanoseconds(pause)) { [self] in evict(next) }
     }
 

@@ -308,7 +308,9 @@ extension TileStore {
         let matcher = try Matcher(selection, now: environment.now())
         let selected = try keys(selection, nil)
         var from = 0
+        var work = beginLongWork()
         while from < selected.indices.upperBound {
+            if from > 0 { work.letOthersIn() }
             let to = min(from + 256, selected.indices.upperBound)
             try hold { ledger in
                 // Nobody replaces the tables during a hold, but between two holds they may be.

@@ -86,11 +86,15 @@ extension TileStore {
 
     /// Evicts until the limits are kept, in as many holds as it takes.
     func enforceLimits() throws {
+        var work = beginLongWork()
         var evictor = try hold { ledger -> Evictor in
             if tables.read({ t, _ in t.exceedsLimits }) { try flushUsesIfPossible(ledger) }
             return try evictToLimits(ledger)
         }
-        while !evictor.isDone { evictor = try hold { try evict(evictor, $0) } }
+        while !evictor.isDone {
+            work.letOthersIn()
+            evictor = try hold { try evict(evictor, $0) }
+        }
     }
 
     /// Evicts the least recently used until a budget is met, for this once; ``setLimits(_:)`` sets a lasting one.
@@ -101,14 +105,16 @@ extension TileStore {
     ///   - entries: Unpinned entries; `nil` takes the lasting limit.
     public func evict(toBytes bytes: Int? = nil, entries: Int? = nil) throws -> RemovalReport {
         var report = RemovalReport()
+        var work = beginLongWork()
         var evictor = try hold { ledger -> Evictor in
             try flushUsesIfPossible(ledger)
             return try counting(into: &report) { try evict(self.evictor(bytes, entries), ledger) }
         }
         while !evictor.isDone {
+            work.letOthersIn()
             evictor = try hold { ledger in try counting(into: &report) { try evict(evictor, ledger) } }
         }
-        for shard in 0...255 { try removeOrphans(inShard: UInt8(shard)) }
+        for shard in 0...255 { try removeOrphans(inShard: UInt8(shard), as: &work) }
         return report
     }
 

@@ -26,8 +26,13 @@ extension TileStore {
         report.entries = entries
         report.countMismatches = mismatches
         let suspects = try checkBlobs(quick: quick, &report, progress)
-        for (digest, size) in suspects { try confirm(digest, size, quick, repair, &report) }
+        var work = beginLongWork()
+        for (digest, size) in suspects {
+            work.letOthersIn()
+            try confirm(digest, size, quick, repair, &report)
+        }
         for path in try orphanCandidates() {
+            work.letOthersIn()
             // A name that is no Unicode cannot be looked up as it was read.
             if path.unicodeScalars.contains("\u{FFFD}") {
                 report.foreign.append(path)

@@ -1,6 +1,6 @@
 // Where what is:
 //   opening, making and loading a folder         CacheFolder
-//   holding the lock, following other processes  TileStore+Holding
+//   holding the lock, following other processes  TileStore+Holding; in work of many holds LongWork
 //   look-ups and reads                           TileStore+Read, TileStore+Open, TileStore+Known
 //   uses, written down later                     TileStore+Uses
 //   puts, prepared before the lock               Puts/: TileStore+Put, TileStore+Staging, BodyWriter

@@ -116,7 +116,11 @@ package final class PutPipeline: Sendable {
     }
 
     private static func record(_ state: Monitor<State>) {
+        // Of one store: a pipeline is filled by one import.
+        var work: LongWork?
         while let (batch, failure) = next(\.staged, state) {
+            work = work ?? batch.beginLongWork()
+            work?.letOthersIn()
             let result = Result { () throws -> PutInSteps.Summary in
                 if let failure { throw failure }
                 return try batch.record()

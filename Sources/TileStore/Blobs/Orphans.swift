@@ -33,9 +33,17 @@ extension TileStore {
     /// - Returns: How many files there were.
     @discardableResult
     func removeOrphans(inShard shard: UInt8) throws -> Int {
+        var work = beginLongWork()
+        return try removeOrphans(inShard: shard, as: &work)
+    }
+
+    /// The same as a part of longer work.
+    @discardableResult
+    func removeOrphans(inShard shard: UInt8, as work: inout LongWork) throws -> Int {
         let candidates = try orphanCandidates(inShard: shard)
         var (removed, next) = (0, 0)
         while next < candidates.count {
+            work.letOthersIn()
             try hold { ledger in
                 guard let folder = try ledger.confirmFolder() else { return next = candidates.count }
                 // What left them without entries may not be on the disk: who wrote it may have died.

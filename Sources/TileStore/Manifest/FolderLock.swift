@@ -118,6 +118,9 @@ final class FolderLock {
         }
     }
 
+    /// Nanoseconds after which whoever waits for the lock looks again, at the latest.
+    static let longestPause: UInt64 = 2_000_000
+
     private func waitForLock(_ file: OpenFile, _ seconds: Double, _ isWithin: Bool) throws {
         if !isWithin, gate.isRefusing { throw StoreError.suspended(files.location) }
         var left = UInt64(max(0, min(seconds, 3600)) * 1e9)
@@ -132,7 +135,7 @@ final class FolderLock {
             // The process may have been stopped meanwhile, for hours: that is no time that was waited.
             let waited = wasShut || gate.isShut ? pause : environment.ticks() &- start
             left -= min(left, max(waited, 1))
-            pause = min(pause * 3 / 2, 2_000_000)
+            pause = min(pause * 3 / 2, Self.longestPause)
         }
         if gate.isShut { throw StoreError.suspended(files.location) }
         throw StoreError(

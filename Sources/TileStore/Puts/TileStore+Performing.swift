@@ -43,12 +43,15 @@ extension TileStore {
     private func evict(_ evictor: inout Evictor, afterFinding found: FoundExcess, _ ledger: Ledger) throws {
         guard !evictor.isDone else { return }
         let end = environment.ticks() &+ Self.patienceNanoseconds
+        // Puts of this process wait for this one; those of others need not.
+        var work = beginLongWork()
         while !evictor.isDone {
             if found.isThere, let maintenance, evictor.isAtSources, environment.ticks() > end,
                 tables.read({ t, _ in t.blobAccount.allocatedUnpinned <= found.total && !evictor.owesSources(t) })
             {
                 maintenance.scheduleEviction(evictor.leavingSources())
             } else {
+                work.letOthersIn()
                 try hold(ledger) { evictor = try evict(evictor, $0) }
             }
         }
