@@ -16,6 +16,9 @@ final class Maintenance: Sendable {
         var isEvicting = false
         /// Whether more has become too much since it began.
         var evictsAgain = false
+        /// Whether an eviction that failed waits to be tried again, and how many have failed one after the other.
+        var awaitsEviction = false
+        var failedEvictions = 0
         var nextShard: UInt8 = 0
     }
     /// Seconds between two folders that are swept: all 256 of them take four minutes of evictions.
@@ -125,10 +128,10 @@ final class Maintenance: Sendable {
     private func evict(_ evictor: Evictor) {
         let store = state.withLock { $0.stopped ? nil : $0.store }
         let begun = DispatchTime.now().uptimeNanoseconds
-        // A step that fails (full disk, lock) ends it; the next put begins anew.
-        guard let store, let left = try? store.evictOfSources(evictor) else {
-            return state.withLock { ($0.isEvicting, $0.evictsAgain) = (false, false) }
-        }
+        guard let store else { return state.withLock { ($0.isEvicting, $0.evictsAgain) = (false, false) } }
+        // What fails (a full disk, a lock that another process holds for long) is tried again.
+        guard let left = try? store.evictOfSources(evictor) else { return awaitEviction() }
+        state.withLock { $0.failedEvictions = 0 }
         if left.isDone {
             let again = state.withLock { state in
                 defer { (state.isEvicting, state.evictsAgain) = (state.evictsAgain, false) }
@@ -140,6 +143,28 @@ final class Maintenance: Sendable {
         let took = DispatchTime.now().uptimeNanoseconds &- begun
         let pause = Int(clamping: min(max(took, LongWork.rest), 1_000_000_000))
         queue.asyncAfter(deadline: .now() + .nanoseconds(pause)) { [self] in evict(next) }
+    }
+
+    /// Has an eviction that failed tried again: after 50 ms first, then after twice as long each time, a minute at most.
+    ///
+    /// A put that finds sources above their capacities meanwhile tries at once.
+    private func awaitEviction() {
+        let milliseconds = state.withLock { state -> Int? in
+            (state.isEvicting, state.evictsAgain) = (false, false)
+            guard !state.stopped, !state.awaitsEviction else { return nil }
+            state.awaitsEviction = true
+            state.failedEvictions += 1
+            return min(60_000, 25 << min(state.failedEvictions, 12))
+        }
+        guard let milliseconds else { return }
+        queue.asyncAfter(deadline: .now() + .milliseconds(milliseconds)) { [self] in
+            let store = state.withLock { state in
+                state.awaitsEviction = false
+                return state.stopped ? nil : state.store
+            }
+            guard let evictor = store?.evictorOfSources, !evictor.isDone else { return }
+            scheduleEviction(evictor)
+        }
     }
 
     /// After a durable opening: syncs what relaxed stores have written.

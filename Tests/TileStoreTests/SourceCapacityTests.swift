@@ -340,6 +340,29 @@ struct SourceCapacityTests {
         try store.close()
     }
 
+    /// Another process held the lock for longer than was waited, and then nobody stored anything: it had ended for good.
+    @Test func anEvictionInTheBackgroundThatCouldNotGetTheLockGoesOn() throws {
+        let lab = try Self.filled(["a"], 100)
+        let other = try lab.another(Lab.plain)
+        var environment = lab.clock.environment(SimulatedFileSystem(lab.disk), seed: 99)
+        environment.background = true
+        var configuration = Lab.plain
+        configuration.lockWait = 0
+        configuration.sourceCapacities = [try SourceName("a"): 10 * Self.block]
+        func held(_ store: TileStore) throws -> Int { Self.held(try store.snapshot())[try SourceName("a")] ?? 0 }
+        let store = try other.hold { _ in
+            let store = try TileStore(environment: environment, configuration: configuration)
+            store.maintenance?.waitForPending()
+            #expect(try held(store) == 100 * Self.block)
+            return store
+        }
+        let end = ContinuousClock.now + .seconds(30)
+        while try held(store) > 10 * Self.block, ContinuousClock.now < end { store.maintenance?.waitForPending() }
+        #expect(try held(store) <= 10 * Self.block)
+        try store.close()
+        try other.close()
+    }
+
     /// What is needed for it cannot be written.
     @Test func aSourceAboveItsCapacityKeepsNoStoreFromOpeningOnAFullDisk() throws {
         let lab = try Lab()
