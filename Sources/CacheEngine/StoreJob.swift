@@ -31,7 +31,7 @@ package enum StoreJob: Sendable {
     package struct Outcome: Sendable {
         /// Whether the store has what the job was to leave there.
         package var isStored = true
-        /// Whether it is not stored because it is larger than the whole capacity.
+        /// Whether it is not stored because it is larger than the whole capacity, or than its source's own.
         package var isTooLarge = false
         /// The blob that has the bytes of the body that was put.
         package var blob: BlobDigest?
@@ -149,7 +149,7 @@ package enum StoreJob: Sendable {
             var outcome = Outcome()
             outcome.blob = blob
             return outcome
-        case .largerThanCapacity:
+        case .largerThanCapacity, .largerThanSourceCapacity:
             var outcome = Outcome(isStored: false)
             outcome.isTooLarge = true
             return outcome

@@ -27,7 +27,7 @@ package enum TileJob: Sendable {
         package var file: OpenedTile?
         /// The name of the bytes that were put.
         package var blob: BlobDigest?
-        /// Why the tile is not stored; then it is held in memory, unless it must not be kept.
+        /// Why the tile is not stored; then it is held in memory, unless it must not be kept, or is more than its source may hold.
         package var failure: (any Error)?
         /// Why what must not be kept any longer is still stored.
         package var failedRemoval: (any Error)?
@@ -37,7 +37,7 @@ package enum TileJob: Sendable {
         package var isOlder = false
     }
 
-    /// Carries it out; a tile that cannot be stored is held in memory.
+    /// Carries it out; a tile that cannot be stored is held in memory, but for one that its source's capacity keeps out.
     package func perform(_ key: TileKey, _ store: TileStore, _ held: HeldTiles) -> Outcome {
         do {
             switch self {
@@ -84,9 +84,8 @@ package enum TileJob: Sendable {
     ) throws -> Outcome {
         let size = body.data?.count ?? 0
         switch try store.put(body, for: key, metadata: metadata).first ?? .olderThanStored {
-        case .largerThanCapacity:
-            throw StoreError(
-                .invalidValue, "\(key) has \(size) bytes, more than the cache's whole capacity; raise it")
+        case .largerThanCapacity: throw tooLarge(key, size)
+        case .largerThanSourceCapacity: return Outcome(failure: tooLargeForSource(key, size))
         case .stored(let blob, _):
             // If the file cannot be opened, what is in memory serves as well.
             guard size > Candidate.wholeUpTo, let opened = try? store.open(key, wholeUpTo: Candidate.wholeUpTo),
@@ -109,8 +108,23 @@ package enum TileJob: Sendable {
             }
         }
         // Evicted or removed meanwhile; its bytes are still at hand, and good.
-        try store.put(try candidate.body.data(), for: key, metadata: metadata)
-        return Outcome()
+        let data = try candidate.body.data()
+        let size = data?.count ?? 0
+        switch try store.put(data, for: key, metadata: metadata) {
+        case .largerThanCapacity: throw tooLarge(key, size)
+        case .largerThanSourceCapacity: return Outcome(failure: tooLargeForSource(key, size))
+        case .stored, .olderThanStored: return Outcome()
+        }
+    }
+
+    private static func tooLarge(_ key: TileKey, _ size: Int) -> StoreError {
+        StoreError(.invalidValue, "\(key) has \(size) bytes, more than the cache's whole capacity; raise it")
+    }
+
+    private static func tooLargeForSource(_ key: TileKey, _ size: Int) -> StoreError {
+        StoreError(
+            .invalidValue,
+            "\(key) has \(size) bytes, more than its source may hold; raise the capacity of source \(key.source)")
     }
 
     private func hold(_ key: TileKey, _ held: HeldTiles) {

@@ -72,6 +72,9 @@ struct PulledSource: Sendable {
         if outcomes.contains(.largerThanCapacity) {
             throw SetError(.tooLarge, "a tile of the set is larger than the cache's whole capacity ('tilegc limit')")
         }
+        if outcomes.contains(.largerThanSourceCapacity) {
+            throw SetError(.tooLarge, "a tile of the set is larger than the capacity of source \(source)")
+        }
     }
 
     /// The bytes of a blob that the cache has, whoever has stored it.

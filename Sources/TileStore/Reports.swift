@@ -47,6 +47,9 @@ public enum PutOutcome: Hashable, Sendable {
     case olderThanStored
     /// Not stored: it is larger than the whole capacity. What was stored under the key is gone.
     case largerThanCapacity
+    /// Not stored: it is larger than its source's own capacity (``StoreConfiguration/sourceCapacities``). What was stored under the
+    /// key is gone.
+    case largerThanSourceCapacity
 }
 
 /// What names the state of a key on which a decision was made: the store acts only if it still holds.

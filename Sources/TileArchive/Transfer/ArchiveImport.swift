@@ -285,10 +285,10 @@ public struct ArchiveImport {
                 report.newBlobs += summary.newBlobs
                 onTheWay -= summary.stored + summary.refused.count
                 for (key, outcome) in summary.refused {
-                    if outcome == .olderThanStored {
-                        keepNewer(key)
-                    } else {
-                        skip(key.description, "larger than the cache's whole capacity")
+                    switch outcome {
+                    case .olderThanStored: keepNewer(key)
+                    case .largerThanSourceCapacity: skip(key.description, "larger than the capacity of its source")
+                    case .largerThanCapacity, .stored: skip(key.description, "larger than the cache's whole capacity")
                     }
                 }
             }

@@ -22,9 +22,10 @@ public enum TileCacheEvent: Sendable {
     case downloadEnded(DownloadEvent, DownloadReport)
 
     /// A tile was fetched and returned, but could not be stored: a full disk, a cache that another process holds, a tile
-    /// larger than the whole capacity.
+    /// larger than the whole capacity or than its source's.
     ///
-    /// It is kept in memory for five minutes at most, 16 MiB of such tiles in all, so that not every look is a request.
+    /// It is kept in memory for five minutes at most, 16 MiB of such tiles in all, so that not every look is a request. One that is
+    /// larger than its source's own capacity is not.
     case notStored(TileKey, any Error)
     /// A stored tile could not be read, and the server was asked instead: a failing disk.
     case notRead(TileKey, any Error)

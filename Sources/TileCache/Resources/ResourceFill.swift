@@ -336,7 +336,8 @@ final class ResourceFill {
         }
         if outcome.isTooLarge {
             return StoreError(
-                .invalidValue, "\(key) has \(bytes) bytes, more than the cache's whole capacity; raise it")
+                .invalidValue,
+                "\(key) has \(bytes) bytes, more than the capacity of the cache or of its source; raise it")
         }
         return TileCacheError(
             .notStored, "\(key): by its server's Date the answer is older than what is stored, which stays",

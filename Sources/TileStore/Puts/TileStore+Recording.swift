@@ -89,7 +89,8 @@ extension TileStore {
                     && request.pointee.metadata.isOlder(thanDate: date, storedAt: record.pointee.storedAt)
             } ?? false
         let (key, size) = (request.pointee.key, request.pointee.size)
-        let exceeds = t.limits.capacity.map { t.allocated(size) > $0 } ?? false || t.exceedsShare(key, size: size)
+        let exceedsWhole = t.limits.capacity.map { t.allocated(size) > $0 } ?? false
+        let exceeds = exceedsWhole || t.exceedsShare(key, size: size)
         let isTooLarge = digest != nil && exceeds && !t.isPinned(key)
         var isNew = false
         if !isOld, !isTooLarge, !t.hasRoom(after: pending.requests.count, isNamed: packed != nil) {
@@ -111,7 +112,7 @@ extension TileStore {
             request.pointee.outcome = .olderThanStored
         } else if isTooLarge {
             if slot != nil { pending.lines.gone(CollectionOfOne(request.pointee.key)) }
-            request.pointee.outcome = .largerThanCapacity
+            request.pointee.outcome = exceedsWhole ? .largerThanCapacity : .largerThanSourceCapacity
         } else {
             guard
                 let set = pending.sets.number(

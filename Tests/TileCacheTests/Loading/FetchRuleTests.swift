@@ -180,7 +180,8 @@ struct FetchRuleTests {
 
     @Test func aTileLargerThanTheWholeCapacityIsNotAskedForAtEveryLook() async throws {
         let lab = try CacheLab { $0.store.capacity = 65_536 }
-        lab.transport.answer(.answer(200, [.cacheControl: "max-age=60"], body: Picture.png(1, size: 200_000)))
+        lab.transport.answer(
+            .answer(200, [.cacheControl: "max-age=60", .eTag: "\"a\""], body: Picture.png(1, size: 200_000)))
         for _ in 0..<5 { #expect(try await lab.load()?.data?.count == 200_000) }
         #expect(lab.transport.count == 1)
         guard case .notStored(_, let error)? = lab.events.first else {
@@ -188,5 +189,30 @@ struct FetchRuleTests {
             return
         }
         #expect("\(error)".contains("capacity"), "\(error)")
+        #expect(lab.cache.held.count == 1)
+        // Confirmed, it is still no tile of the store.
+        lab.clock.advance(seconds: 61)
+        lab.transport.answer(.answer(304, [.cacheControl: "max-age=60"]))
+        for _ in 0..<5 { #expect(try await lab.load()?.data?.count == 200_000) }
+        #expect(lab.transport.count == 2)
+    }
+
+    /// It was held in memory for five minutes, where no other process could expire it, and the error said to raise the whole capacity.
+    @Test func aTileLargerThanItsSourcesCapacityIsNotHeldAndTheErrorNamesTheSource() async throws {
+        let source = try SourceName("lab")
+        let lab = try CacheLab { $0.store.sourceCapacities = [source: 65_536] }
+        for _ in 0..<2 {
+            lab.transport.answer(.answer(200, [.cacheControl: "max-age=60"], body: Picture.png(1, size: 200_000)))
+            let tile = try #require(try await lab.load())
+            #expect(tile.data?.count == 200_000 && tile.origin == .network)
+            #expect(lab.cache.held.count == 0)
+        }
+        #expect(lab.transport.count == 2)
+        guard case .notStored(_, let error)? = lab.events.first else {
+            Issue.record("no event")
+            return
+        }
+        let words = "\(error)"
+        #expect(words.contains("source lab") && !words.contains("whole"), "\(words)")
     }
 }
