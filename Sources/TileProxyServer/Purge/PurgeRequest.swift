@@ -2,7 +2,8 @@ import TileStore
 
 /// What somebody asks to be purged: the body of a request to `/_tileproxy/purge`.
 ///
-/// A field that nobody knows is refused: a condition with a typing mistake in its name would else be no condition.
+/// A field that nobody knows is refused: a condition with a typing mistake in its name would else be no condition. So is one that is
+/// there twice, of which only one would count.
 struct PurgeRequest: Sendable {
     /// The source, or the upstream, by its name.
     var source: SourceName
@@ -24,9 +25,11 @@ struct PurgeRequest: Sendable {
 
     /// Reads a body.
     init(json bytes: UnsafeRawBufferPointer) throws(Mistake) {
-        guard let members = JSONValue(bytes, depth: 4)?.object else {
+        var duplicate: String?
+        guard let members = JSONValue(bytes, depth: 4, duplicate: &duplicate)?.object else {
             throw Mistake(message: "The body is no JSON object.")
         }
+        if let duplicate { throw Mistake(message: "The field \(quoted(duplicate)) is there twice") }
         for name in members.keys.sorted() where !Self.fields.contains(name) {
             let near = Self.fields.min { distance($0, name) < distance($1, name) }
             let hint = near.flatMap { distance($0, name) <= 2 ? "; did you mean \"\($0)\"?" : nil } ?? ""

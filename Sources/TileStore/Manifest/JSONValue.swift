@@ -12,10 +12,19 @@ package enum JSONValue: Equatable, Sendable {
     ///
     /// Depth and the number of values are bounded; duplicate names: the last counts.
     package init?(_ bytes: UnsafeRawBufferPointer, depth: Int = 16) {
+        var duplicate: String?
+        self.init(bytes, depth: depth, duplicate: &duplicate)
+    }
+
+    /// The same, for who refuses documents with duplicate names.
+    ///
+    /// - Parameter duplicate: Set to the first name that an object has twice.
+    package init?(_ bytes: UnsafeRawBufferPointer, depth: Int, duplicate: inout String?) {
         var parser = JSONParser(bytes: bytes, depth: depth)
         guard let value = parser.value(depth: 0) else { return nil }
         parser.skipSpace()
         guard parser.at == bytes.count else { return nil }
+        duplicate = parser.duplicate
         self = value
     }
 
@@ -37,6 +46,8 @@ package enum JSONValue: Equatable, Sendable {
 struct JSONParser {
     let bytes: UnsafeRawBufferPointer
     var at = 0
+    /// The first name that an object has twice.
+    private(set) var duplicate: String?
     /// How many values there may still be: twice what the region with the most rectangles and resources has.
     private var valuesLeft = 1 << 20
     /// So many values may lie in each other.
@@ -79,7 +90,7 @@ struct JSONParser {
                 guard let name = string(), take(UInt8(ascii: ":")), let value = value(depth: depth + 1) else {
                     return nil
                 }
-                members[name] = value
+                if members.updateValue(value, forKey: name) != nil { duplicate = duplicate ?? name }
             } while take(UInt8(ascii: ","))
             return take(UInt8(ascii: "}")) ? .object(members) : nil
         case UInt8(ascii: "["):
