@@ -144,6 +144,7 @@ package final class Exchange: @unchecked Sendable {
 
     /// Sends a whole response with a body in memory.
     package func reply(_ response: HTTPResponse, body: ByteBuffer = ByteBuffer()) {
+        if self.response == .notStarted { link?.wantsNoMoreBody() }
         let length: Int64? = isBodiless(response.status.code) ? nil : Int64(body.readableBytes)
         send(response, length: length)
         send(body)

@@ -11,6 +11,8 @@ protocol ExchangeLink: AnyObject {
     func demand(_ body: @escaping (Exchange.BodyPart) -> Void)
 
     func sendInterim(_ response: HTTPResponse)
+    /// A whole response follows at once: what the responder has not taken of the request's body it does not want.
+    func wantsNoMoreBody()
     /// Sends a response's head, and says how the body's end will be marked.
     ///
     /// - Parameter isEmpty: Whether no body may follow, whatever the length says.

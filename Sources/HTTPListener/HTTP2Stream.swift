@@ -185,6 +185,9 @@ final class HTTP2Stream: ExchangeLink {
         connection.flushSoon()
     }
 
+    /// The stream ends with its response; the connection goes on.
+    func wantsNoMoreBody() {}
+
     func sendHead(
         _ response: HTTPResponse, length: Int64?, isEmpty: Bool, to request: RequestHead
     ) -> Exchange.Framing {

@@ -12,6 +12,9 @@ extension HTTPConnection: ExchangeLink {
         send(buffer, flush: true)
     }
 
+    /// The connection ends with such a response, which has to say so: the client may have sent more requests behind the body.
+    func wantsNoMoreBody() { if isBodyIncomplete { mustClose = true } }
+
     func sendHead(
         _ response: HTTPResponse, length: Int64?, isEmpty: Bool, to request: RequestHead
     ) -> Exchange.Framing {

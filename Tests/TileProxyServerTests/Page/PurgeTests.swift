@@ -297,6 +297,23 @@ struct PurgeTests {
         }
     }
 
+    /// Its body was not read, so that the connection ended with the answer, which did not say so.
+    @Test func aRefusalThatEndsTheConnectionSaysSo() async throws {
+        try await withLab { lab in
+            for row in Self.refused where [401, 403, 415].contains(row.status) {
+                let answer = try send(lab, row.text.replacingOccurrences(of: "Connection: close\r\n", with: ""))
+                #expect(answer.status == row.status, "\(row.what)")
+                #expect(answer.head.lowercased().contains("\r\nconnection: close\r\n"), "\(row.what)")
+            }
+            for _ in 0..<10 { #expect(try post(lab, #"{"source":"osm"}"#).status == 200) }
+            let text =
+                "POST /_tileproxy/purge HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer \(Self.token)\r\n"
+                + "Content-Type: application/json\r\nContent-Length: 16\r\n\r\n{\"source\":\"osm\"}"
+            let answer = try send(lab, text)
+            #expect(answer.status == 429 && answer.head.lowercased().contains("\r\nconnection: close\r\n"), "\(answer)")
+        }
+    }
+
     /// Answers that are ready are compared with the store each time, on every loop.
     @Test func readyAnswersFallAtOnce() async throws {
         try await withLab { lab in
