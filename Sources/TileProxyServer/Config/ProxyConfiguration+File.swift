@@ -271,7 +271,8 @@ extension SourceConfiguration {
         case "timeout": timeout = try value.boundedTime()
         case "attempts": attempts = try value.integer(1...10)
         case "watch": isWatched = try value.truth()
-        case "capacity": capacity = try value.size()
+        case "capacity":
+            capacity = try value.text() == "none" ? nil : value.value("a size such as 20GiB, or none", ConfigValue.size)
         default: try node.unknown(name, value, Self.keys)
         }
     }

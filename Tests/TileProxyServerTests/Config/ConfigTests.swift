@@ -133,6 +133,8 @@ struct ConfigTests {
         WrongConfig("sources:\n  o:\n    template: https://h/{z}/{x}/{y}\n    watch: true", "'watch' is for"),
         WrongConfig("sources:\n  o:\n    template: w/{z}/{x}/{y}.png\n    watch: true", "'watch' is for"),
         WrongConfig("sources:\n  o:\n    template: w.mbtiles\n    capacity: 1GB", "take no room in the cache"),
+        WrongConfig(
+            "sources:\n  o:\n    template: https://o/{z}/{x}/{y}\n    capacity: all", "expected a size such as"),
         WrongConfig("sources:\n  o:\n    template: w.mbtiles\n    mirrors: [https://h]", "files have no mirrors"),
         WrongConfig(
             "sources:\n  o:\n    template: https://h/{z}/{x}/{y}\n    zooms: 3-99",
@@ -322,6 +324,13 @@ struct ConfigTests {
             let answer = try await lab.get("/tiles/world/0/0/0.png")
             #expect(answer.status == 200 && answer.body == TileLab.png("sea"))
         }
+    }
+
+    @Test
+    func aSourceWithoutACapacityOfItsOwnMaySaySo() throws {
+        let configuration = try Self.read(
+            "cache: /c\nsources:\n  o:\n    template: https://o.example/{z}/{x}/{y}.png\n    capacity: none")
+        #expect(configuration.sources.map(\.capacity) == [nil] && configuration.sourceCapacities.isEmpty)
     }
 
     @Test
