@@ -127,6 +127,21 @@ package enum TileJob: Sendable {
             "\(key) has \(size) bytes, more than its source may hold; raise the capacity of source \(key.source)")
     }
 
+    /// The same job with the digest of its bytes, so that they are hashed once.
+    package var hashed: TileJob {
+        guard case .put(.memory(let data), let metadata) = self else { return self }
+        return .put(.hashed(HashedBody(data)), metadata)
+    }
+
+    /// The name of the bytes that the tile has when the job is done; `nil` if it has none then, or that is not known yet.
+    package var blob: BlobDigest? {
+        switch self {
+        case .put(.hashed(let body), _): body.digest
+        case .update(let candidate, let record, _) where record.isStorable: candidate.entry.blob
+        case .put, .update, .drop: nil
+        }
+    }
+
     private func hold(_ key: TileKey, _ held: HeldTiles) {
         switch self {
         case .put(let body, let metadata): held.hold(body.data, key, metadata)

@@ -189,4 +189,77 @@ struct ListTests {
         #expect(origin.requests.count == asked)
         #expect(try revalidate(origin, "--changed", "/dev/full").status == 0, "nothing has changed")
     }
+
+    /// What was stored was told before, however the run ends; so all runs together have told all.
+    @Test(arguments: [SIGKILL, SIGTERM, SIGINT])
+    func aRunThatIsEndedInItsMiddleHasToldWhatItStored(_ signal: Int32) async throws {
+        let first = try await origin(changed: [])
+        try succeed(
+            "seed", cache, "--source", "s", "--url", first.url + "/{z}/{x}/{y}.png", "--bbox", "-180,-85,180,85",
+            "--zoom", "0-2")
+        try await first.stop()
+        let before = try blobs()
+        try succeed("expire", cache, "--all")
+        let fields: HTTPFields = [.cacheControl: "max-age=3600"]
+        var site = TileSite(zooms: 0...2, fields: fields)
+        for path in site.paths { site.set(path, TileSite.noise(zoom: 9, column: 9, row: 9), fields: fields) }
+        let (made, left, shut) = (site, Locked(0), Gate())
+        let origin = try await LocalOrigin.start { request in
+            var answer = made.answer(request)
+            let mayPass = left.withLock { left in
+                left -= 1
+                return left >= 0
+            }
+            if !mayPass { answer.gate = shut }
+            return answer
+        }
+        var told: Set<String> = []
+        var asked = 0
+        for run in 0..<4 {
+            left.withLock { $0 = 3 }
+            let changed = scratch("changed-\(run)")
+            let child = try Child([
+                "revalidate", cache, "--source", "s", "--url", origin.url + "/{z}/{x}/{y}.png", "--changed", changed,
+                "--concurrency", "2",
+            ])
+            // Two wait at the server, so three were stored.
+            await origin.arrivals(asked + 5)
+            child.send(signal)
+            _ = try child.wait()
+            await origin.connectionsClosed()
+            asked = origin.requests.count
+            told.formUnion(try keys(in: changed))
+            let other = Set(try blobs().filter { before[$0.key] != $0.value }.keys)
+            #expect(other.count == 3 * (run + 1))
+            #expect(told.isSuperset(of: other), "\(other.subtracting(told)) were stored and not told")
+        }
+        left.withLock { $0 = .max }
+        let last = scratch("changed")
+        #expect(try revalidate(origin, "--changed", last).status == 0)
+        told.formUnion(try keys(in: last))
+        #expect(told == Set(before.keys))
+    }
+
+    private func blobs() throws -> [String: String] {
+        let entries = try Child(["ls", cache, "--json"]).wait().jsonLines()
+        return Dictionary(uniqueKeysWithValues: entries.map { ("\($0["key"] ?? "")", "\($0["blob"] ?? "")") })
+    }
+
+    private func keys(in file: String) throws -> [String] {
+        try String(contentsOfFile: file, encoding: .utf8).split(separator: "\n").map(String.init)
+    }
+
+    @Test func whatCannotBeToldIsNotStored() async throws {
+        let first = try await origin(changed: [])
+        try succeed(
+            "seed", cache, "--source", "s", "--url", first.url + "/{z}/{x}/{y}.png", "--bbox", "-180,-85,180,85",
+            "--zoom", "0-1")
+        try await first.stop()
+        try succeed("expire", cache, "--all")
+        let before = try blobs()
+        let second = try await origin(changed: ["/1/0/0.png"])
+        let outcome = try revalidate(second, "--changed", "/dev/full")
+        #expect(outcome.status == 74 && outcome.messages.contains("cannot write /dev/full"), "\(outcome.messages)")
+        #expect(try blobs() == before)
+    }
 }

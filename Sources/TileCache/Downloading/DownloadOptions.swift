@@ -55,6 +55,10 @@ public struct DownloadOptions: Sendable {
     var isBulk = true
     /// Told of every tile when it is settled, before its progress is; called on any thread, and must not block.
     package var onTile: (@Sendable (TileKey, TileOutcome) -> Void)?
+    /// Told, before anything is written about a tile, the name of the bytes that it will have; `nil` if it will have none.
+    ///
+    /// Called on threads that may wait. If it throws, nothing is written, and the tile has failed.
+    package var beforeStoring: (@Sendable (TileKey, BlobDigest?) throws -> Void)?
     /// Whether it waits for a network that it may use; else it ends.
     var waitsForNetwork = true
     /// Whether nothing is begun before ``TileDownload/resume()``.

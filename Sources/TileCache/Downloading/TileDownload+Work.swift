@@ -596,6 +596,7 @@ extension TileCache {
         order.networks = options.networks
         order.meter = meter
         order.background = background
+        order.beforeStoring = options.beforeStoring
         if let remote = source.remote {
             // Its tiles never change within a version; whether there is another one is asked as seldom as for a look at the map, and
             // once where all is to be asked for anew.

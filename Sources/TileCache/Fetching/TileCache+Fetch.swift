@@ -35,6 +35,8 @@ struct FetchOrder: Sendable {
     var isStrict = false
     /// Since when the version of a file has to have been asked for; only where ``isStrict``.
     var checkedSince: Timestamp?
+    /// See ``DownloadOptions/beforeStoring``.
+    var beforeStoring: (@Sendable (TileKey, BlobDigest?) throws -> Void)?
 
     /// Whether it is for the bytes of a tile, which alone count as hits and misses.
     var isTile: Bool { part?.isTile ?? true }
@@ -348,8 +350,13 @@ private struct FetchRun {
     private func toStore(_ record: AnswerRecord) -> AnswerRecord { order.part?.stored(record) ?? record }
 
     private mutating func carryOut(_ job: TileJob) async throws {
-        let (store, held, key) = (cache.store, cache.held, order.key)
-        let outcome = try await cache.pool.run { job.perform(key, store, held) }
+        let (store, held, key, tell) = (cache.store, cache.held, order.key, order.beforeStoring)
+        let outcome = try await cache.pool.run {
+            guard let tell else { return job.perform(key, store, held) }
+            let job = job.hashed
+            try tell(key, job.blob)
+            return job.perform(key, store, held)
+        }
         cache.tellOfEvictions()
         // Somebody stored another tile since: that one counts.
         found = outcome.current.map { order.tile($0, origin: .revalidated) }

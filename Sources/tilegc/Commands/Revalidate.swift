@@ -46,7 +46,10 @@ struct Revalidate: AsyncParsableCommand {
         try await fetcher.run(report, unknown: unknown, changes) { [selection] cache in
             var options = server.options
             options.priority = .refresh
-            if let changes { options.onTile = { key, _ in changes.note(key) } }
+            if let changes {
+                options.beforeStoring = { key, blob in try changes.tell(key, blob) }
+                options.onTile = { key, _ in changes.note(key) }
+            }
             return try await cache.refreshStale(source, limit: limit ?? .max, where: selection, options: options)
         }
     }

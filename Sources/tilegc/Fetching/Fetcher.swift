@@ -49,6 +49,12 @@ struct Fetcher {
         defer { watcher.cancel() }
         var (toldFailure, toldObstacle) = (false, false)
         for await state in download.updates() {
+            do { try changes?.write() } catch {
+                // What changes from now on would be told to nobody.
+                download.cancel()
+                _ = await download.report()
+                throw error
+            }
             if !toldFailure, let failure = download.firstFailure {
                 Message.print(failure.error.message)
                 toldFailure = true
@@ -58,12 +64,6 @@ struct Fetcher {
             }
             toldObstacle = state.isWaiting
             progress.show(state.done - state.failed, of: state.total, "tiles, \(Figure.size(state.bytes))")
-            do { try changes?.write() } catch {
-                // What changes from now on would be told to nobody.
-                download.cancel()
-                _ = await download.report()
-                throw error
-            }
         }
         progress.clear()
         return await download.report()

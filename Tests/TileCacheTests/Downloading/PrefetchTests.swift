@@ -70,4 +70,33 @@ struct PrefetchTests {
         #expect(try await lab.cache.refreshStale(source).report().progress.revalidated == 3)
         #expect(try await lab.cache.refreshStale(source).report().progress.total == 0)
     }
+
+    /// What is told is told while the old bytes are still there; and where it cannot be told, they stay.
+    @Test(arguments: [true, false])
+    func otherBytesAreToldBeforeTheyAreStored(canBeTold: Bool) async throws {
+        struct NotTold: Error {}
+        let lab = try CacheLab()
+        let source = try lab.source()
+        lab.transport.script { _ in .answer(200, [.cacheControl: "max-age=60"], body: Picture.png(1, size: 1000)) }
+        for x in 0..<4 { _ = try await lab.load(x) }
+        let store = lab.cache.store
+        let old = try #require(store.entry(for: TileKey("osm/12/0/2"))?.blob)
+        lab.clock.advance(seconds: 1000)
+        lab.transport.script { _ in .answer(200, [.cacheControl: "max-age=60"], body: Picture.png(2, size: 1000)) }
+        let told = Locked<[TileKey: BlobDigest?]>([:])
+        var options = DownloadOptions.refreshing
+        options.beforeStoring = { key, blob in
+            #expect(try store.entry(for: key)?.blob == old)
+            told.withLock { $0[key] = .some(blob) }
+            if !canBeTold { throw NotTold() }
+        }
+        let report = try await lab.cache.refreshStale(source, options: options).report()
+        #expect(report.progress.fetched == (canBeTold ? 4 : 0) && report.progress.failed == (canBeTold ? 0 : 4))
+        let all = told.withLock { $0 }
+        #expect(all.count == 4)
+        for (key, blob) in all {
+            #expect(blob != old)
+            #expect(try store.entry(for: key)?.blob == (canBeTold ? blob : old))
+        }
+    }
 }
