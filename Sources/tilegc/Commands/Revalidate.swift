@@ -13,7 +13,9 @@ struct Revalidate: AsyncParsableCommand {
             had: the report says how many and why.
 
             With --changed it writes the keys of the tiles whose bytes are other ones than before, or gone, one a line: what a \
-            CDN has to forget.
+            CDN has to forget. It tells what this run has changed: a tile that a running proxy has fetched before it is fresh, \
+            so it is neither asked for nor told. Where a proxy uses the cache, compare what 'tilegc publish' makes before and \
+            after, with 'tilegc diff'.
             """)
 
     @OptionGroup var cache: CacheArgument
