@@ -82,9 +82,22 @@ final class SetFolder {
 
     /// A list that is there: a root, a chunk or a delta; `nil` where it is missing or damaged.
     func list(_ digest: BlobDigest, length: Int) throws -> [UInt8]? {
-        try read(SetPaths.list(digest), limit: SetBounds.stored(length)).flatMap {
-            SetList.unpacked($0, digest, length: length)
+        do {
+            return try read(SetPaths.list(digest), limit: SetBounds.stored(length)).flatMap {
+                SetList.unpacked($0, digest, length: length)
+            }
+        } catch let error as SetError where error.code == .damaged {
+            // It is longer than it may be.
+            return nil
         }
+    }
+
+    /// A delta that `set.json` names; `nil` where it is missing or damaged, or leads from or to another root.
+    func delta(_ named: SetDocument.Delta, to root: BlobDigest) throws -> SetDelta? {
+        guard let bytes = try list(named.digest, length: named.length), let delta = try? SetDelta(bytes),
+            delta.from == named.from, delta.to == root
+        else { return nil }
+        return delta
     }
 
     /// Whether a blob is there, and has its bytes.

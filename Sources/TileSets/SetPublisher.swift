@@ -104,12 +104,9 @@ package struct SetPublisher {
         let old = try folder.document()
         report.root = list.root.digest
         report.isUnchanged = old?.root == list.root.digest
-        let former = try FormerSet(old, in: folder, list)
+        let former = try FormerSet(old.map { ($0.root, $0.rootLength) }, in: folder, list)
         try write(list, former, folder, &report)
-        let deltas =
-            report.isUnchanged
-            ? try (old?.deltas ?? []).filter { try folder.has(list: $0.digest) }
-            : try write(former, list, old, folder, &report)
+        let deltas = try deltas(former, list, old, folder, &report)
         let kept = try kept(old, list.root.digest, folder)
         try folder.publish(
             SetDocument(
@@ -261,13 +258,14 @@ package struct SetPublisher {
             "the bytes of tile \(source)/\(tile.key.text) are damaged: \(tiles.advice); the old set is in place")
     }
 
-    /// Writes the delta from the old set, and those from older ones to the new one.
-    private func write(
+    /// The deltas to the new set: from the old one, and from the older ones that had deltas to it.
+    ///
+    /// Those that are missing or damaged are made anew from the lists of both roots. Whoever has a root that has no delta takes the whole
+    /// list.
+    private func deltas(
         _ former: FormerSet, _ list: SetList, _ old: SetDocument?, _ folder: SetFolder, _ report: inout PublishReport
     ) throws -> [SetDocument.Delta] {
-        guard let old, former.isComplete else { return [] }
-        let step = SetDelta(
-            from: old.root, former.tiles, to: list.root.digest, list.tiles(outside: former.chunks))
+        guard let old else { return [] }
         var result: [SetDocument.Delta] = []
         func offer(_ delta: SetDelta) throws {
             // One that is as long as the list is of no use.
@@ -277,13 +275,23 @@ package struct SetPublisher {
             report.listBytes += try folder.place(list: bytes, bytes.digest)
             result.append(.init(from: delta.from, digest: bytes.digest, length: bytes.count))
         }
-        try offer(step)
+        var step: SetDelta?
+        if !report.isUnchanged, former.isComplete {
+            let made = former.delta(from: old.root, to: list)
+            try offer(made)
+            step = made
+        }
         for earlier in old.deltas {
-            // Whoever has an old root that has no delta takes the whole list.
-            guard let bytes = try folder.list(earlier.digest, length: earlier.length),
-                let delta = try? SetDelta(bytes), delta.from == earlier.from, delta.to == old.root
-            else { continue }
-            try offer(delta.followed(by: step))
+            let delta = try folder.delta(earlier, to: old.root)
+            if let delta, report.isUnchanged {
+                // It stays, as it leads to this root.
+                result.append(.init(from: delta.from, digest: earlier.digest, length: earlier.length))
+            } else if let delta, let step {
+                try offer(delta.followed(by: step))
+            } else if let root = old.kept.first(where: { $0.root == earlier.from }) {
+                let other = try FormerSet((root.root, root.length), in: folder, list)
+                if other.isComplete { try offer(other.delta(from: root.root, to: list)) }
+            }
         }
         return result
     }
@@ -300,8 +308,9 @@ struct FormerSet {
     /// Whether all of its lists could be read.
     private(set) var isComplete = true
 
-    init(_ document: SetDocument?, in folder: SetFolder, _ list: SetList) throws {
-        guard let document, let bytes = try folder.list(document.root, length: document.rootLength),
+    /// - Parameter version: A root, and the length of its JSON; `nil` where there is no set.
+    init(_ version: (root: BlobDigest, length: Int)?, in folder: SetFolder, _ list: SetList) throws {
+        guard let version, let bytes = try folder.list(version.root, length: version.length),
             let root = try? SetRoot(bytes)
         else {
             isComplete = false
@@ -321,6 +330,11 @@ struct FormerSet {
                 isComplete = false
             }
         }
+    }
+
+    /// What leads from it to the new one, if it is complete.
+    func delta(from root: BlobDigest, to list: SetList) -> SetDelta {
+        SetDelta(from: root, tiles, to: list.root.digest, list.tiles(outside: chunks))
     }
 }
 

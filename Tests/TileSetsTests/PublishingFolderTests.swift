@@ -140,4 +140,70 @@ struct PublishingFolderTests {
         #expect(lab.folderDisk.contents("set.json") == before)
         try lab.publish()
     }
+
+    private func document(_ lab: SetLab) throws -> SetDocument {
+        try SetDocument(try #require(lab.folderDisk.contents("set.json")), at: "set.json")
+    }
+
+    /// The roots from which whole deltas lead to the set's own.
+    private func rootsWithDeltas(_ lab: SetLab) throws -> [BlobDigest] {
+        let document = try document(lab)
+        return try document.deltas.map { named in
+            let file = try #require(lab.folderDisk.contents(SetPaths.list(named.digest)))
+            let delta = try SetDelta(try #require(SetList.unpacked(file, named.digest, length: named.length)))
+            #expect(delta.from == named.from && delta.to == document.root)
+            return named.from
+        }
+    }
+
+    /// Each delta is lost, cut, made longer or damaged in turn; publishing makes it anew, whether tiles have changed or not.
+    @Test(arguments: [false, true])
+    func aDeltaThatIsDamagedIsMadeAnew(withNewTiles: Bool) async throws {
+        let lab = try SetLab(seed: 5)
+        try lab.change(150)
+        try lab.publish()
+        for _ in 0..<3 {
+            try lab.change(5)
+            try lab.publish()
+        }
+        let harms: [(inout [UInt8]) -> Void] = [
+            { $0.removeLast() }, { $0.removeAll() }, { $0[$0.count / 2] ^= 1 },
+            { $0 += [UInt8](repeating: 0, count: 9999) },
+        ]
+        for harm in harms.indices.map(Optional.some) + [nil] {
+            let roots = try rootsWithDeltas(lab)
+            #expect(roots.count >= 3)
+            for named in try document(lab).deltas {
+                let path = SetPaths.list(named.digest)
+                if let harm { lab.folderDisk.corrupt(path, harms[harm]) } else { lab.folderDisk.remove(path) }
+            }
+            let root = try document(lab).root
+            if withNewTiles { try lab.change(5) }
+            let isUnchanged = try lab.publish().isUnchanged
+            #expect(isUnchanged || withNewTiles)
+            #expect(try rootsWithDeltas(lab) == Array(((isUnchanged ? [] : [root]) + roots).prefix(8)))
+        }
+        // They lead where they should.
+        try await lab.pull(CountingFetcher(lab.files()))
+        let last = try #require(rootsWithDeltas(lab).last)
+        #expect(try document(lab).kept.contains { $0.root == last })
+        try lab.expectPulled()
+    }
+
+    @Test func aDeltaThatCannotBeMadeAnewIsNoLongerNamed() throws {
+        let lab = try SetLab(seed: 5)
+        try lab.change(150)
+        try lab.publish()
+        for _ in 0..<3 {
+            try lab.change(5)
+            try lab.publish()
+        }
+        let before = try document(lab)
+        #expect(before.deltas.count >= 2)
+        let lost = try #require(before.deltas.last)
+        lab.folderDisk.remove(SetPaths.list(lost.digest))
+        lab.folderDisk.remove(SetPaths.list(lost.from))
+        try lab.publish()
+        #expect(try rootsWithDeltas(lab) == before.deltas.dropLast().map(\.from))
+    }
 }

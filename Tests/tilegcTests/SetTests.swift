@@ -350,4 +350,35 @@ struct SetTests {
         #expect(outcome.messages.contains("has not the bytes of its name"))
         #expect(try succeed("ls", copy, "--json").text == before)
     }
+
+    /// Deltas are lists too: verify reads them, and publishing makes a damaged one anew.
+    @Test func aDamagedDeltaIsNamedAndPublishedAnew() throws {
+        try load(Pyramid(seed: 7, zooms: 0...4))
+        let first = try #require(try publish()["root"] as? String)
+        try load(Pyramid(seed: 8, zooms: 0...4))
+        _ = try publish()
+        #expect(try tilegc("verify", set).status == 0)
+        func delta() throws -> String {
+            let data = try #require(FileManager.default.contents(atPath: "\(set)/set.json"))
+            let document = try #require(try JSONSerialization.jsonObject(with: data) as? [String: Any])
+            let row = try #require((document["deltas"] as? [[Any]])?.first { $0.first as? String == first })
+            let digest = try #require(row[1] as? String)
+            return "\(set)/objects/\(digest.prefix(2))/\(digest).gz"
+        }
+        for isLost in [true, false] {
+            let path = try delta()
+            if isLost {
+                try FileManager.default.removeItem(atPath: path)
+            } else {
+                chmod(path, 0o644)
+                try writeFile(Data("no gzip".utf8), to: path)
+            }
+            let found = try tilegc("verify", set)
+            #expect(found.status == 1 && found.text.contains("delta from version \(first)"), "\(found.text)")
+            #expect(found.text.contains(isLost ? "is missing: publish the set again" : "is damaged"), "\(found.text)")
+            _ = try publish()
+            #expect(try tilegc("verify", set).text.contains("It is sound."))
+            _ = try delta()
+        }
+    }
 }

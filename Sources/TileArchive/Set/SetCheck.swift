@@ -19,6 +19,8 @@ package struct SetCheckReport: Sendable {
 }
 
 /// Reads all lists and all tiles of all versions of a set, and compares them with their names.
+///
+/// Deltas are lists too. A set without them can be read; who pulls it fetches more.
 package struct SetCheck {
     private let path: String
     private let wantsStop: () -> Bool
@@ -101,6 +103,22 @@ package struct SetCheck {
                 report.problems.add(
                     "\(SetDocument.path) says that the set has \(document.blobs) blobs of \(document.bytes) bytes; it has "
                         + "\(ownBlobs.count) of \(ownBytes)")
+            }
+        }
+        for named in document.deltas {
+            if wantsStop() {
+                report.wasStopped = true
+                return report
+            }
+            do {
+                let delta = try SetReader.delta(named, of: path)
+                if delta.from != named.from || delta.to != document.root {
+                    report.problems.add(
+                        "delta \(named.digest) leads from \(delta.from) to \(delta.to), and \(SetDocument.path) says from "
+                            + "\(named.from) to \(document.root): publish the set again")
+                }
+            } catch let error as ArchiveError {
+                report.problems.add("delta from version \(named.from): \(error.message)")
             }
         }
         return report

@@ -251,6 +251,14 @@ package final class SetReader: CountingReader, GlancingReader {
     /// A chunk's tiles, read anew.
     func tiles(of item: SetRoot.Item) throws -> [SetTile] { try Self.checked { try Self.chunk(item, files) } }
 
+    /// A delta that the set in a folder names.
+    ///
+    /// - Throws: ``ArchiveError`` if it is missing or damaged.
+    static func delta(_ named: SetDocument.Delta, of path: String) throws -> SetDelta {
+        let files = DiskFileSystem(location: folder(of: path))
+        return try checked { try SetDelta(try list(named.digest, length: named.length, files)) }
+    }
+
     /// The tile of scale 1 at a place, as the set's list has it: the one without a format, else the first by format.
     private func listed(z: Int, x: Int, y: Int) throws -> SetTile? {
         guard let key = SetKey(z: z, x: x, y: y), let tile = try first(from: key) else { return nil }
