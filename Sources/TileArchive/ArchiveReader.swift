@@ -1,3 +1,4 @@
+import ContentCoding
 package import TileStore
 
 #if canImport(FoundationEssentials)

@@ -1,4 +1,11 @@
+import ContentCoding
 package import TileStore
+
+#if canImport(FoundationEssentials)
+package import FoundationEssentials
+#else
+package import Foundation
+#endif
 
 /// Tiles that can be published: those of a source of a cache, or of an archive.
 package protocol PublishableTiles {
@@ -42,8 +49,18 @@ package struct CacheTiles: PublishableTiles {
 
     package func forEachTile(_ body: (SetTile) throws -> Void) throws -> Int {
         var others = 0
+        var types = ContentTypes<BlobDigest>()
         try store.forEachEntry(where: selection) { entry in
-            if let tile = SetTile(entry) { try body(tile) } else { others += 1 }
+            guard let tile = SetTile(entry) else {
+                others += 1
+                return
+            }
+            let (type, coding) = (tile.kind.type, tile.kind.coding)
+            let found = try types.mediaType(stored: type, coding: coding, of: tile.blob) {
+                try store.start(of: tile.blob, count: ContentTypes<BlobDigest>.bytes)
+            }
+            let kind = found == type ? tile.kind : SetKind(type: found, coding: coding) ?? tile.kind
+            try body(SetTile(key: tile.key, blob: tile.blob, size: tile.size, kind: kind))
         }
         return others
     }
@@ -63,4 +80,16 @@ package struct CacheTiles: PublishableTiles {
 
     package func file(of tile: SetTile) -> String? { "\(folder)/\(tile.blob.path)" }
     package var advice: String { "run 'tilegc verify --repair' and publish again" }
+}
+
+extension TileStore {
+    /// The first bytes of a blob; `nil` if it is missing or damaged.
+    ///
+    /// - Throws: `StoreError` if the disk fails.
+    package func start(of blob: BlobDigest, count: Int) throws -> Data? {
+        guard let file = try open(blob) else { return nil }
+        var data = Data(count: min(file.size, count))
+        try data.withUnsafeMutableBytes { try file.read(into: $0, at: 0) }
+        return data
+    }
 }

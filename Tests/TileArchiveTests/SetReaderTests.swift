@@ -2,6 +2,7 @@ import ContentCoding
 import Foundation
 import Testing
 import TileArchive
+import TileArchiveTesting
 import TileSets
 import TileStore
 import TileStoreTesting
@@ -329,5 +330,78 @@ struct SetReaderTests {
         try other.give(scratch("out.mbtiles"))
         let reader = try ArchiveFormat.mbtiles.open(scratch("out.mbtiles"))
         #expect(try reader.everything().tiles.mapValues(\.data) == pyramid.tiles)
+    }
+
+    /// Tiles as a set has them whose publisher took the stored type for what they are.
+    private struct Mislabelled: PublishableTiles {
+        let tiles: CacheTiles
+        let type: String
+        func forEachTile(_ body: (SetTile) throws -> Void) throws -> Int {
+            try tiles.forEachTile {
+                let kind = try #require(SetKind(type: type, coding: $0.kind.coding))
+                try body(SetTile(key: $0.key, blob: $0.blob, size: $0.size, kind: kind))
+            }
+        }
+        func bytes(of tile: SetTile) throws -> [UInt8]? { try tiles.bytes(of: tile) }
+        func lists(_ tile: SetTile) throws -> Bool { try tiles.lists(tile) }
+        func file(of tile: SetTile) -> String? { nil }
+        var advice: String { tiles.advice }
+    }
+
+    private func pictures(_ folder: String, type: String?) throws -> TileStore {
+        let store = try TileStore(at: scratch(folder))
+        for x in 0..<4 {
+            try store.put(TestPicture.png("\(x / 2)"), TileAddress(z: 2, x: x, y: 1), type: type)
+        }
+        return store
+    }
+
+    /// A server without a table of types calls everything text or octets.
+    @Test(arguments: [
+        nil, "text/plain", "application/octet-stream", "binary/octet-stream", "Text/Plain; charset=utf-8",
+    ])
+    func tilesWhoseTypeSaysNothingArePublishedAsWhatTheyAre(type: String?) throws {
+        let right = try pictures("right", type: "image/png").publish(scratch("a"))
+        let report = try pictures("wrong", type: type).publish(scratch("b"))
+        #expect(report.root == right.root)
+        #expect(try SetReader(scratch("b")).metadata.tileFormat == "png")
+    }
+
+    @Test func aTypeThatNamesAFormatIsBelieved() throws {
+        let store = try TileStore(at: scratch("cache"))
+        let (picture, text) = (TestPicture.png("a"), Data("no format that is known".utf8))
+        try store.put(picture, TileAddress(z: 1, x: 0, y: 0), type: "application/x-protobuf")
+        try store.put(text, TileAddress(z: 1, x: 1, y: 0), type: "text/plain")
+        try store.put(Data([0x1A, 1, 2]), TileAddress(z: 1, x: 1, y: 1), type: "application/octet-stream")
+        try store.publish(scratch("set"))
+        let reader = try SetReader(scratch("set"))
+        #expect(try reader.tile(z: 1, x: 0, y: 0)?.mediaType == "application/x-protobuf")
+        #expect(try reader.tile(z: 1, x: 1, y: 0)?.mediaType == "text/plain")
+        #expect(try reader.tile(z: 1, x: 1, y: 1)?.mediaType == "application/vnd.mapbox-vector-tile")
+    }
+
+    /// A set that says of its pictures that they are octets is read, and published again as it is.
+    @Test(arguments: ["text/plain", "application/octet-stream"])
+    func whatASetSaysNothingOfIsToldByItsBytes(type: String) throws {
+        let store = try pictures("cache", type: "image/png")
+        let source = try SourceName("s")
+        func publish(_ tiles: any PublishableTiles, _ folder: String) throws -> PublishReport {
+            try FileManager.default.createDirectory(atPath: scratch(folder), withIntermediateDirectories: true)
+            var publisher = SetPublisher(tiles, source: source, now: Timestamp(seconds: 1_700_000_000))
+            publisher.copier = nil
+            return try publisher.publish(into: DiskFileSystem(location: scratch(folder)))
+        }
+        let first = try publish(
+            Mislabelled(tiles: CacheTiles(store, folder: "", source: source), type: type), "set")
+        let reader = try SetReader(scratch("set"))
+        #expect(reader.metadata.tileFormat == "png")
+        #expect(try reader.tile(z: 2, x: 1, y: 1)?.mediaType == "image/png")
+        if case .tile(let glanced) = try reader.tileNow(z: 2, x: 1, y: 1) { #expect(glanced.mediaType == "image/png") }
+        let again = try publish(ArchiveToPublish(reader, observer: Notes()), "again")
+        #expect(again.root == first.root, "going back to a version has its root")
+        // Whose first tile is lost has a format that nobody knows.
+        let blob = try #require(reader.tile(z: 2, x: 0, y: 1)?.data).withUnsafeBytes { BlobDigest(hashing: $0) }
+        try FileManager.default.removeItem(atPath: scratch("set/\(SetPaths.blob(blob))"))
+        #expect(try SetReader(scratch("set")).metadata.tileFormat == nil)
     }
 }

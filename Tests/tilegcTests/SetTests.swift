@@ -381,4 +381,30 @@ struct SetTests {
             _ = try delta()
         }
     }
+
+    /// Tiles of a server that calls all files octets are published, exported and converted as the pictures that they are.
+    @Test(arguments: ["application/octet-stream", "text/plain"])
+    func picturesWithAWrongTypeArePictures(type: String) async throws {
+        let fields: HTTPFields = [.cacheControl: "max-age=3600"]
+        var site = TileSite(zooms: 0...2, fields: fields)
+        for (number, path) in site.paths.enumerated() {
+            site.set(path, TileSite.noise(zoom: 2, column: number, row: 0), type: type, fields: fields)
+        }
+        let made = site
+        let origin = try await LocalOrigin.start { made.answer($0) }
+        try succeed(
+            "seed", cache, "--source", "map", "--url", origin.url + "/{z}/{x}/{y}.png", "--kind", "any", "--bbox",
+            "-180,-85,180,85", "--zoom", "0-2")
+        try await origin.stop()
+        _ = try publish()
+        for name in ["a.pmtiles", "a.mbtiles"] {
+            try succeed("export", cache, scratch(name), "--source", "map")
+            try succeed("convert", set, scratch("b-\(name)"))
+        }
+        for path in [set, scratch("a.pmtiles"), scratch("a.mbtiles"), scratch("b-a.pmtiles"), scratch("b-a.mbtiles")] {
+            #expect(try succeed("info", path, "--json").json()["tileFormat"] as? String == "png", "\(path)")
+        }
+        try succeed("export", cache, scratch("out"), "--source", "map")
+        #expect(try files(in: scratch("out")).keys.allSatisfy { $0.hasSuffix(".png") || $0 == "metadata.json" })
+    }
 }

@@ -1,3 +1,4 @@
+import ContentCoding
 import TileStore
 
 #if canImport(FoundationEssentials)

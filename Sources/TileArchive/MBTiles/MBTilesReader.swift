@@ -1,4 +1,5 @@
 #if MBTiles
+import ContentCoding
 import GRDB
 import TileStore
 

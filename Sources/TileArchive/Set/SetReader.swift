@@ -1,3 +1,4 @@
+import ContentCoding
 package import TileSets
 package import TileStore
 
@@ -63,7 +64,9 @@ package final class SetReader: CountingReader, GlancingReader {
                 ends = (first, last)
             }
         }
-        metadata = ArchiveMetadata(of: document, version: digest, ends: ends)
+        var said = ArchiveMetadata(of: document, version: digest, ends: ends)
+        if said.tileFormat == nil, let first = ends?.first { said.tileFormat = Self.format(of: first, files) }
+        metadata = said
     }
 
     /// What a set that is made of this version says of its source.
@@ -229,20 +232,30 @@ package final class SetReader: CountingReader, GlancingReader {
     }
 
     /// The bytes of a tile that the set names.
-    package func content(of tile: SetTile) throws -> ArchivedTile {
+    package func content(of tile: SetTile) throws -> ArchivedTile { try Self.content(of: tile, files) }
+
+    private static func content(of tile: SetTile, _ files: any FileSystem) throws -> ArchivedTile {
         let path = SetPaths.blob(tile.blob)
-        let bytes = try Self.checked { try files.wholeFile(path, limit: tile.size) }
+        let bytes = try checked { try files.wholeFile(path, limit: tile.size) }
         guard let bytes, bytes.count == tile.size, bytes.digest == tile.blob else {
             throw ArchiveError(
                 .damaged,
                 "\(files.location)/\(path) is \(bytes == nil ? "missing" : "damaged"): publish the set again, or copy it again"
             )
         }
-        return Self.archived(tile, Data(bytes))
+        return archived(tile, Data(bytes))
+    }
+
+    /// The format that a tile has by its bytes.
+    private static func format(of tile: SetTile, _ files: any FileSystem) -> String? {
+        do { return ArchiveMetadata.format(of: try content(of: tile, files).mediaType) } catch {
+            // Whoever reads the tile is told that its bytes are missing or damaged.
+            return nil
+        }
     }
 
     private static func archived(_ tile: SetTile, _ data: Data) -> ArchivedTile {
-        let type = tile.kind.type ?? TileContent(of: data, format: tile.key.tile.format).mediaType
+        let type = TileContent.mediaType(stored: tile.kind.type, of: data, format: tile.key.tile.format)
         return ArchivedTile(data: data, mediaType: type, contentEncoding: tile.kind.coding)
     }
 
@@ -341,9 +354,14 @@ extension ArchiveMetadata {
         if version != document.root { (bounds, center) = (nil, nil) }
         if let ends {
             zooms = min(ends.first.key, ends.last.key).tile.z...max(ends.first.key, ends.last.key).tile.z
-            tileFormat = tileFormat ?? ends.first.kind.type.map { TileContent.format(ofMediaType: $0) }
+            tileFormat = tileFormat ?? Self.format(of: ends.first.kind.type)
         }
         name = name ?? document.name
+    }
+
+    /// The format that a tile's type names; `nil` if it names none.
+    fileprivate static func format(of type: String?) -> String? {
+        type.flatMap { TileContent.isFormat(mediaType: $0) ? TileContent.format(ofMediaType: $0) : nil }
     }
 
     /// What a set says of its source.

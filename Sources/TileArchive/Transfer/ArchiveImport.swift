@@ -1,3 +1,4 @@
+import ContentCoding
 public import TileStore
 
 #if canImport(FoundationEssentials)

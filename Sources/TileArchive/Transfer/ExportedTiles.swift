@@ -1,3 +1,5 @@
+import ContentCoding
+import TileSets
 import TileStore
 
 #if canImport(FoundationEssentials)
@@ -12,6 +14,16 @@ struct ExportedTile {
     var digest: BlobDigest
     var size: Int
     var response: ResponseFields
+
+    /// Has the bytes say what it is where neither its key nor its type does.
+    ///
+    /// - Parameter start: Its first bytes.
+    mutating func look(_ types: inout ContentTypes<BlobDigest>, _ start: () throws -> Data?) rethrows {
+        guard address.format == nil else { return }
+        let (stored, coding) = (response.mediaType, response.contentEncoding)
+        let found = try types.mediaType(stored: stored, coding: coding, of: digest, start)
+        if found != stored { response = ResponseFields(mediaType: found, contentEncoding: coding) }
+    }
 }
 
 /// The tiles that an export writes: those of a source of a cache, or of an archive.
@@ -41,11 +53,14 @@ struct CachedTilesToExport: ExportedTiles {
     let region: RegionFilter?
 
     func forEachTile(_ body: (ExportedTile?) throws -> Void) throws {
+        var types = ContentTypes<BlobDigest>()
         try store.forEachEntry(in: .key, where: selection) { entry in
             if let region, !region.contains(entry.key) { return }
             guard let tile = entry.key.tile, let blob = entry.blob else { return try body(nil) }
-            try body(
-                ExportedTile(address: tile, digest: blob, size: entry.size, response: entry.metadata.response))
+            var exported = ExportedTile(
+                address: tile, digest: blob, size: entry.size, response: entry.metadata.response)
+            try exported.look(&types) { try store.start(of: blob, count: ContentTypes<BlobDigest>.bytes) }
+            try body(exported)
         }
     }
 
@@ -69,9 +84,15 @@ final class ArchivedTilesToExport: ExportedTiles {
     init(_ listing: ArchiveListing) { self.listing = listing }
 
     func forEachTile(_ body: (ExportedTile?) throws -> Void) throws {
+        var types = ContentTypes<BlobDigest>()
         others = try listing.forEach { tile in
-            try body(
-                ExportedTile(address: tile.address, digest: tile.digest, size: tile.size, response: tile.response))
+            var exported = ExportedTile(
+                address: tile.address, digest: tile.digest, size: tile.size, response: tile.response)
+            // A set says what was stored; of other archives' tiles the bytes were looked at.
+            if listing.archive is SetReader {
+                try exported.look(&types) { try listing.content(of: tile.address)?.data }
+            }
+            try body(exported)
         }
     }
 

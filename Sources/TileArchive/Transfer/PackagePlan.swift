@@ -1,3 +1,4 @@
+import ContentCoding
 import TileStore
 
 /// What a package will have in it: collected from the manifest, before any tile is read.

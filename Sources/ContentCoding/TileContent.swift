@@ -1,5 +1,3 @@
-import ContentCoding
-
 #if canImport(FoundationEssentials)
 package import FoundationEssentials
 #else
@@ -48,6 +46,20 @@ package struct TileContent: Hashable, Sendable {
             type.prefix { $0 != ";" }.lowercased().filter { $0 != " " }
         }
         return essence.flatMap { formats[$0] } ?? BodySignature(data).pictureType.flatMap { formats[$0] } ?? "bin"
+    }
+
+    /// Whether a media type names a format that tiles have; `application/octet-stream` and `text/plain` say nothing about a tile.
+    package static func isFormat(mediaType: String) -> Bool {
+        formats[mediaType] != nil || format(ofMediaType: mediaType) != "bin"
+    }
+
+    /// What a tile is by the type that it was stored with, where that names a format, else by its bytes, else by the type after all.
+    ///
+    /// Servers that do not know a file's type call it `text/plain` or `application/octet-stream`.
+    /// - Parameter format: The claim, as above.
+    package static func mediaType(stored: String?, of data: Data, format: String?) -> String? {
+        if let stored, isFormat(mediaType: stored) { return stored }
+        return TileContent(of: data, format: format).mediaType ?? stored
     }
 
     /// Whether programs expect to find a format uncompressed in a folder or an archive: pictures and JSON.
