@@ -49,6 +49,12 @@ package struct SetDocument: Equatable, Sendable {
     /// The newest first; without the present one.
     package var kept: [Kept]
 
+    /// The former roots, each once and without the present one: others than this publisher may name one twice.
+    package var former: [Kept] {
+        var seen: Set = [root]
+        return kept.filter { seen.insert($0.root).inserted }
+    }
+
     /// The name of the file.
     package static let path = "set.json"
     private static let format = "tile-set"

@@ -121,7 +121,7 @@ package struct SetPublisher {
     private func kept(_ old: SetDocument?, _ root: BlobDigest, _ folder: SetFolder) throws -> [SetDocument.Kept] {
         guard let old else { return [] }
         let last = SetDocument.Kept(root: old.root, length: old.rootLength, replaced: now)
-        let roots = ([last] + old.kept).filter { $0.root != root }
+        let roots = ([last] + old.former).filter { $0.root != root }
         let recent = now.adding(seconds: -SetSweep.age)
         let kept = roots.enumerated().filter { $0.offset < keep || $0.element.replaced >= recent }
             .prefix(SetBounds.kept).map(\.element)

@@ -359,9 +359,8 @@ struct SetTests {
         _ = try publish()
         #expect(try tilegc("verify", set).status == 0)
         func delta() throws -> String {
-            let data = try #require(FileManager.default.contents(atPath: "\(set)/set.json"))
-            let document = try #require(try JSONSerialization.jsonObject(with: data) as? [String: Any])
-            let row = try #require((document["deltas"] as? [[Any]])?.first { $0.first as? String == first })
+            let row = try #require(
+                (json(of: "\(set)/set.json")["deltas"] as? [[Any]])?.first { $0.first as? String == first })
             let digest = try #require(row[1] as? String)
             return "\(set)/objects/\(digest.prefix(2))/\(digest).gz"
         }
@@ -406,5 +405,32 @@ struct SetTests {
         }
         try succeed("export", cache, scratch("out"), "--source", "map")
         #expect(try files(in: scratch("out")).keys.allSatisfy { $0.hasSuffix(".png") || $0 == "metadata.json" })
+    }
+
+    /// Another publisher may name a former root twice, or the present one after going back to it.
+    @Test func aRootThatStandsTwiceIsOneVersion() throws {
+        try load(Pyramid(seed: 7, zooms: 0...3))
+        let first = try #require(try publish()["root"] as? String)
+        try load(Pyramid(seed: 8, zooms: 0...3))
+        let second = try #require(try publish()["root"] as? String)
+        var document = try json(of: "\(set)/set.json")
+        let row = try #require((document["kept"] as? [[Any]])?.first)
+        let own: [Any] = [second, try #require(document["rootLength"]), row[2]]
+        document["kept"] = [row, own, row]
+        try writeFile(try JSONSerialization.data(withJSONObject: document), to: "\(set)/set.json")
+        for root in [first, second] {
+            let found = try succeed("info", "\(set)/set.json@\(root.prefix(8))", "--json").json()
+            #expect(found["root"] as? String == root)
+            #expect((found["versions"] as? [Any])?.count == 2)
+        }
+        try succeed("verify", set)
+        try succeed("publish", "\(set)/set.json@\(first.prefix(8))", set, "--source", "map")
+        let kept = try #require(try json(of: "\(set)/set.json")["kept"] as? [[Any]])
+        #expect(kept.map { $0[0] as? String } == [second])
+    }
+
+    private func json(of path: String) throws -> [String: Any] {
+        let data = try #require(FileManager.default.contents(atPath: path))
+        return try #require(try JSONSerialization.jsonObject(with: data) as? [String: Any])
     }
 }

@@ -41,7 +41,7 @@ package struct SetCheck {
         let document = try SetReader.document(of: path)
         var chunks: [BlobDigest: (first: SetKey, last: SetKey)] = [:]
         var blobs: [BlobDigest: Int] = [:]
-        for root in [document.root] + document.kept.map(\.root) {
+        for root in [document.root] + document.former.map(\.root) {
             let isLatest = root == document.root
             var (ownBlobs, ownBytes) = (Set<BlobDigest>(), 0)
             let set: SetReader

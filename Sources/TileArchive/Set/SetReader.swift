@@ -41,7 +41,7 @@ package final class SetReader: CountingReader, GlancingReader {
         self.files = files
         let place = "\(files.location)/\(SetDocument.path)"
         document = try Self.document(files)
-        let roots = [(document.root, document.rootLength)] + document.kept.map { ($0.root, $0.length) }
+        let roots = [(document.root, document.rootLength)] + document.former.map { ($0.root, $0.length) }
         let digits = version?.description ?? Self.version(in: path) ?? roots[0].0.description
         let found = roots.filter { digits.utf8.count >= Self.fewestDigits && $0.0.description.hasPrefix(digits) }
         guard found.count == 1, let (digest, length) = found.first else {

@@ -89,7 +89,7 @@ struct Info: ParsableCommand {
                 (
                     "versions",
                     .array(
-                        ([(document.root, nil)] + document.kept.map { ($0.root, $0.replaced) }).map {
+                        ([(document.root, nil)] + document.former.map { ($0.root, $0.replaced) }).map {
                             (root: BlobDigest, replaced: Timestamp?) in
                             .object([
                                 ("root", .string("\(root)")),
@@ -119,7 +119,7 @@ struct Info: ParsableCommand {
         if let modified = archive.modified { lines.append(("modified", "\(Timestamp(seconds: modified))")) }
         if let set = archive as? SetReader {
             lines.append(("root", "\(set.version)"))
-            for kept in set.document.kept { lines.append(("kept", "\(kept.root) until \(kept.replaced)")) }
+            for kept in set.document.former { lines.append(("kept", "\(kept.root) until \(kept.replaced)")) }
         }
         return lines
     }
