@@ -207,7 +207,9 @@ final class SetFolder {
         -> (objects: Int, bytes: Int)
     {
         var (objects, bytes) = (0, 0)
-        for shard in (try files.list(Self.objects) ?? []).sorted() where shard.utf8.count == 2 {
+        // By their names, since `objects` may be a link, which is not listed.
+        for byte in UInt8.min...UInt8.max {
+            let shard = (byte < 16 ? "0" : "") + String(byte, radix: 16)
             guard try files.status(at: "\(Self.objects)/\(shard)")?.kind == .folder else { continue }
             for name in try files.list("\(Self.objects)/\(shard)") ?? [] {
                 if isStopped() { return (objects, bytes) }

@@ -429,6 +429,24 @@ struct SetTests {
         #expect(kept.map { $0[0] as? String } == [second])
     }
 
+    /// Publishing, pulling and verifying follow it, so sweeping does.
+    @Test func aSetWhoseObjectsAreALinkIsSwept() throws {
+        try load(Pyramid(seed: 7, zooms: 0...3))
+        _ = try publish()
+        try FileManager.default.moveItem(atPath: "\(set)/objects", toPath: scratch("elsewhere"))
+        try FileManager.default.createSymbolicLink(atPath: "\(set)/objects", withDestinationPath: scratch("elsewhere"))
+        try load(Pyramid(seed: 8, zooms: 0...3))
+        _ = try publish()
+        let name = String(repeating: "ab", count: 32)
+        try FileManager.default.createDirectory(
+            atPath: scratch("elsewhere/ab"), withIntermediateDirectories: true)
+        try writeFile(Data([1]), to: scratch("elsewhere/ab/\(name)"))
+        var times = [timespec(tv_sec: 1_600_000_000, tv_nsec: 0), timespec(tv_sec: 1_600_000_000, tv_nsec: 0)]
+        #expect(utimensat(AT_FDCWD, scratch("elsewhere/ab/\(name)"), &times, 0) == 0)
+        #expect(try succeed("publish", "--sweep", set, "--json").json()["deleted"] as? Int == 1)
+        try succeed("verify", set)
+    }
+
     private func json(of path: String) throws -> [String: Any] {
         let data = try #require(FileManager.default.contents(atPath: path))
         return try #require(try JSONSerialization.jsonObject(with: data) as? [String: Any])
