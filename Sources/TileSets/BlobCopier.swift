@@ -10,6 +10,7 @@ import Darwin
 
 extension FileError {
     static var noEntry: Int32 { ENOENT }
+    static var tooManyLinks: Int32 { ELOOP }
 }
 
 /// How a blob's bytes get into a set without being written.

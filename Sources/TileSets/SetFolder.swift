@@ -86,8 +86,8 @@ final class SetFolder {
             return try read(SetPaths.list(digest), limit: SetBounds.stored(length)).flatMap {
                 SetList.unpacked($0, digest, length: length)
             }
-        } catch let error as SetError where error.code == .damaged {
-            // It is longer than it may be.
+        } catch let error as SetError where error.code == .damaged || error.code == .unreachable {
+            // It is longer than it may be, or a link.
             return nil
         }
     }
@@ -228,10 +228,15 @@ final class SetFolder {
 extension FileSystem {
     /// Reads a plain file; `nil` where there is none.
     ///
-    /// - Throws: ``SetError`` if it is longer than the limit; `FileError`.
+    /// - Throws: ``SetError`` if it is longer than the limit, or a link; `FileError`.
     package func wholeFile(_ path: String, limit: Int) throws -> [UInt8]? {
         let file: OpenFile
         do throws(FileError) { file = try open(path, .read) } catch {
+            if error.isLink {
+                throw SetError(
+                    .unreachable,
+                    "\(location)/\(path) is a link, and those are not followed: put the file itself in its place")
+            }
             guard error.isAbsence else { throw error }
             return nil
         }
@@ -249,4 +254,6 @@ extension FileSystem {
 extension FileError {
     /// Whether it says that there is no such file.
     var isAbsence: Bool { number == Self.noEntry }
+    /// Whether it says that a link is in the place of the file.
+    var isLink: Bool { number == Self.tooManyLinks }
 }

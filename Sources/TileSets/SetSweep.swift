@@ -17,7 +17,7 @@ package struct SetSweep {
         let place = "\(files.location)/\(SetDocument.path)"
         let absent = SetError(.notASet, "there is no \(place): name the folder of a published set")
         // Nothing is made in a folder that is no set.
-        guard try files.status(at: SetDocument.path)?.kind == .file else { throw absent }
+        guard try files.wholeFile(SetDocument.path, limit: SetBounds.document) != nil else { throw absent }
         let folder = try SetFolder(files)
         guard let document = try folder.document() else { throw absent }
         var named = Set(document.deltas.map { SetPaths.list($0.digest) })

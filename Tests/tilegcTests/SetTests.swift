@@ -447,6 +447,28 @@ struct SetTests {
         try succeed("verify", set)
     }
 
+    /// It is said to be a link, whether it leads somewhere or not.
+    @Test(arguments: ["real.json", "nowhere.json"])
+    func aLinkInPlaceOfTheDocumentIsNamed(target: String) throws {
+        try load(Pyramid(seed: 7, zooms: 0...2))
+        _ = try publish()
+        try FileManager.default.moveItem(atPath: "\(set)/set.json", toPath: "\(set)/real.json")
+        try FileManager.default.createSymbolicLink(atPath: "\(set)/set.json", withDestinationPath: target)
+        let commands = [
+            ["verify", set], ["info", set], ["publish", cache, set, "--source", "map"], ["publish", "--sweep", set],
+            ["pull", set, scratch("copy"), "--source", "map"],
+        ]
+        for command in commands {
+            let outcome = try Child(command).wait()
+            #expect(outcome.status != 0 && outcome.messages.contains("set.json is a link"), "\(outcome.messages)")
+        }
+        // The folder may be one.
+        try FileManager.default.removeItem(atPath: "\(set)/set.json")
+        try FileManager.default.moveItem(atPath: "\(set)/real.json", toPath: "\(set)/set.json")
+        try FileManager.default.createSymbolicLink(atPath: scratch("link"), withDestinationPath: set)
+        try succeed("verify", scratch("link"))
+    }
+
     private func json(of path: String) throws -> [String: Any] {
         let data = try #require(FileManager.default.contents(atPath: path))
         return try #require(try JSONSerialization.jsonObject(with: data) as? [String: Any])

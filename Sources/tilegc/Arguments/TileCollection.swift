@@ -29,7 +29,7 @@ enum TileCollection {
             self = .cache(try CacheArgument.openForReading(path))
             return
         }
-        let isSet = format == .folder && Self.exists("\(path)/\(SetDocument.path)")
+        let isSet = format == .folder && Self.holdsSet(path)
         let reader: any ArchiveReader = isSet ? try SetReader(path) : try format.open(path)
         if let folder = reader as? FolderReader, try !folder.holdsZooms() {
             throw Failure(
@@ -46,7 +46,7 @@ enum TileCollection {
     /// - Throws: `ArchiveError` for an archive that cannot be opened.
     static func archive(at path: String) throws -> (any ArchiveReader)? {
         guard !path.isEmpty, !exists("\(path)/tilecache.json") else { return nil }
-        if ArchiveFormat(path: path) == .folder, !exists("\(path)/\(SetDocument.path)") {
+        if ArchiveFormat(path: path) == .folder, !holdsSet(path) {
             guard exists(place(of: path)), let folder = try? FolderReader(path), try folder.holdsZooms() else {
                 return nil
             }
@@ -69,6 +69,12 @@ enum TileCollection {
         var (first, second) = (stat(), stat())
         return stat(place(of: a), &first) == 0 && stat(place(of: b), &second) == 0 && first.st_dev == second.st_dev
             && first.st_ino == second.st_ino
+    }
+
+    /// Whether a folder has a `set.json`, be it a link that leads nowhere: whoever opens it says what is wrong.
+    private static func holdsSet(_ folder: String) -> Bool {
+        var status = stat()
+        return lstat("\(folder)/\(SetDocument.path)", &status) == 0
     }
 
     private static func exists(_ path: String) -> Bool {
