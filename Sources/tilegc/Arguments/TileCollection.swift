@@ -56,6 +56,11 @@ enum TileCollection {
         return reader
     }
 
+    /// Whether something is there that is no cache; it is not opened.
+    static func isArchive(_ path: String) -> Bool {
+        !exists("\(path)/tilecache.json") && (ArchiveFormat(path: path) == .set || exists(place(of: path)))
+    }
+
     /// The folder of a template; of all else the path itself.
     static func place(of path: String) -> String {
         guard ArchiveFormat(path: path) == .folder, !exists(path), let mark = path.firstIndex(of: "{") else {

@@ -72,7 +72,9 @@ struct Publish: ParsableCommand {
         }
         guard select.source != nil else {
             throw ValidationError(
-                "missing --source: name the source whose tiles to publish ('tilegc stats' lists them)")
+                TileCollection.isArchive(cache)
+                    ? "missing --source: give the set a name, such as --source world; \(cache) has no sources to choose from"
+                    : "missing --source: name the source whose tiles to publish ('tilegc stats' lists them)")
         }
         guard keep <= SetBounds.kept else { throw ValidationError("--keep \(keep): at most \(SetBounds.kept)") }
         if let lifetime, lifetime > UInt32.max { throw ValidationError("--lifetime is too long") }
