@@ -54,7 +54,7 @@ package struct TileListError: Error, Hashable, Sendable {
 /// Reads a list of tiles, piece by piece as it comes from a file.
 ///
 /// A line is a tile: `z/x/y`, also with what some write behind it (`@2x`, `.png`), or a key of the source that the list is for
-/// (`source/z/x/y`). Blanks around it, empty lines, and what follows a `#` are passed over; lines end with LF or CR LF, the last one
+/// (`source/z/x/y`). Three numbers are a tile, whatever the source is named. Blanks around it, empty lines, and what follows a `#` are passed over; lines end with LF or CR LF, the last one
 /// with the list too, and a byte order mark may come before the first. Everything else is an error.
 ///
 /// Holds one line at most, and of a comment nothing.
@@ -147,7 +147,7 @@ package struct TileListReader: Sendable {
         if !line.isAtEnd, line.bytes[line.at] == UInt8(ascii: "#") { return nil }
         guard line.bytes.count <= Self.longestLine else { throw tooLong(line.bytes) }
         if line.isAtEnd { return nil }
-        if !prefix.isEmpty { line.pass(prefix) }
+        if !prefix.isEmpty { line.pass(prefix, before: format.separator) }
         guard let first = line.number(), line.pass(format.separator), let second = line.number(),
             line.pass(format.separator), let third = line.number(), line.passVariant(), line.passTail()
         else { throw wrong(bytes) }
@@ -179,10 +179,13 @@ package struct TileListReader: Sendable {
             return true
         }
 
-        mutating func pass(_ prefix: [UInt8]) {
+        /// Passes the name of a source, unless it is the first of three numbers: a source may be named `3`.
+        mutating func pass(_ prefix: [UInt8], before separator: UInt8) {
             guard bytes.count - at >= prefix.count, bytes[at..<(at + prefix.count)].elementsEqual(prefix) else {
                 return
             }
+            let rest = bytes[(at + prefix.count)...].prefix { !TileListReader.isBlank($0) }
+            guard separator != UInt8(ascii: "/") || rest.count(where: { $0 == separator }) >= 2 else { return }
             at += prefix.count
         }
 

@@ -56,6 +56,18 @@ struct TileListTests {
         }
     }
 
+    /// A name that is a number is taken off where four parts are there.
+    @Test func aSourceMayBeNamedLikeAZoom() throws {
+        let list = Array("3/1/2\n3/3/1/2.png\n3/1/1@2x # 3/4\n3/0/0/0\t# top\n3/1/1 # a/b/c\n".utf8)
+        for piece in [1, 5, 1000] {
+            let tiles = try Self.read(list, source: "3", piece: piece)
+            #expect(tiles == ["3/1/2", "3/1/2", "3/1/1", "0/0/0", "3/1/1"])
+        }
+        let format = try #require(TileListFormat(" xyz"))
+        #expect(try Self.read(Array("1 2 3\n3/1 2 3\n".utf8), format, source: "3") == ["3/1/2", "3/1/2"])
+        #expect(throws: TileListError.self) { try Self.read(Array("4/3/1/2".utf8), source: "3") }
+    }
+
     static let wrong: [(text: String, line: Int, says: String)] = [
         ("14/8529\n", 1, "expected z/x/y"),
         ("1/0/0\n\n#\n1/2/0\n", 4, "columns and rows of zoom 1 are 0 to 1"),
