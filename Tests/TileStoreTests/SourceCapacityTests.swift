@@ -294,7 +294,7 @@ struct SourceCapacityTests {
                     metadata: lab.metadata())
             }
             if number % 2 == 0 {
-                let key = try Self.key(large, 5000 + number)
+                let key = try Self.key(large, 1001 + number)
                 tiles.append(TilePut(key: key, data: lab.bytes(30_000 + number), metadata: lab.metadata()))
             }
             let before = try Self.held(store.snapshot())[SourceName(large)] ?? 0
@@ -306,6 +306,7 @@ struct SourceCapacityTests {
         }
         // Not all of the old excess had to go for that.
         #expect(try Self.held(store.snapshot())[SourceName(large)] ?? 0 > capacity)
+        try store.enforceLimits()
         #expect(try store.invariantViolations() == [])
         try store.close()
     }
@@ -320,9 +321,10 @@ struct SourceCapacityTests {
         try store.setSourceCapacities([SourceName(other): capacity, source: capacity])
         for number in 0..<10 {
             let before = Self.held(try store.snapshot())[source] ?? 0
-            try store.put(lab.bytes(20_000 + number), for: Self.key(own, 5000 + number), metadata: lab.metadata())
+            try store.put(lab.bytes(20_000 + number), for: Self.key(own, 1001 + number), metadata: lab.metadata())
             #expect(try Self.held(store.snapshot())[source] ?? 0 <= max(before, capacity), "\(number)")
         }
+        try store.enforceLimits()
         #expect(try store.invariantViolations() == [])
         try store.close()
     }
