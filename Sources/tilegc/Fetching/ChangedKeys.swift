@@ -55,7 +55,9 @@ final class ChangedKeys: Sendable {
     }
 
     /// Takes note of a tile that was settled; on any thread.
-    func note(_ key: TileKey) { settled.withLock { $0.append(key) } }
+    func note(_ key: TileKey) { note([key]) }
+
+    private func note(_ keys: [TileKey]) { settled.withLock { $0 += keys } }
 
     /// Looks at what was settled since the last time, and writes what others have changed meanwhile; on one thread at a time.
     func write() throws {
@@ -72,7 +74,10 @@ final class ChangedKeys: Sendable {
     }
 
     /// Writes the rest and closes the file.
+    ///
+    /// The rest are also tiles that others have fetched since the beginning, so that they were not stale when their turn came.
     func finish() throws {
+        note(Array(before.keys))
         try write()
         try file.withLock { file in
             file.isOpen = false
