@@ -36,10 +36,7 @@ package struct SetVersion: Hashable, Sendable {
 
     /// The versions that were the latest one before, the last of them first, each once, and since when they are not.
     package static func former(of document: SetDocument) -> [(version: SetVersion, replaced: Timestamp)] {
-        var seen: Set = [document.root]
-        return document.kept.filter { seen.insert($0.root).inserted }.map {
-            (SetVersion(root: $0.root, length: $0.length), $0.replaced)
-        }
+        document.former.map { (SetVersion(root: $0.root, length: $0.length), $0.replaced) }
     }
 
     /// Its chunks, from the body of an answer.
