@@ -162,8 +162,15 @@ final class TileLab: Sendable {
             responders.withLock { $0.append(NIOLoopBound(responder, eventLoop: loop)) }
             return responder
         }
-        client = AsyncHTTPClientTransport()
+        client = AsyncHTTPClientTransport(configuration: Self.patient)
     }
+
+    /// A client that waits for a connection for as long as it takes: on a busy machine a hundred clients wait for the same few.
+    static let patient: AsyncHTTPClientTransport.Configuration = {
+        var configuration = AsyncHTTPClientTransport.Configuration()
+        configuration.connectTimeout = .seconds(3600)
+        return configuration
+    }()
 
     /// Sends a request and waits for the answer.
     func get(_ path: String, _ fields: HTTPFields = [:], method: HTTPRequest.Method = .get) async throws
