@@ -112,13 +112,19 @@ package struct FileQuestion: Hashable, Sendable {
     /// The fields to send.
     ///
     /// `If-Range` is not among them: where the version is another one it would have the whole file sent.
-    var fields: HTTPFields {
+    /// - Parameter isKnown: Whether something is stored to ask about.
+    func fields(isKnown: Bool) -> HTTPFields {
         var fields = HTTPFields()
         fields[.range] = bytes.map { "bytes=\($0.lowerBound)-\($0.upperBound - 1)" }
         fields[.accept] = "*/*"
         fields[.acceptEncoding] = "identity"
-        // Between here and its server others may hold it for as long as that says; it is asked for when it has to be the latest.
-        if case .document = extent { fields[.cacheControl] = "no-cache" }
+        // Caches on the way have to ask the server too (RFC 9111 §5.2.1.4): a document is asked for when it has to be the latest, and a
+        // beginning without anything to ask about when the file has turned out to be another one.
+        switch extent {
+        case .document: fields[.cacheControl] = "no-cache"
+        case .beginning where !isKnown: fields[.cacheControl] = "no-cache"
+        case .beginning, .bytes, .object: break
+        }
         guard let version else { return fields }
         if version.isStrong {
             fields[.ifMatch] = version.tag

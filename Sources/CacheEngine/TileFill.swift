@@ -417,9 +417,7 @@ package struct TileFill: Sendable {
         var request = prepared
         request.method = .get
         for name in HTTPField.Name.conditions { request.headerFields[name] = nil }
-        for field in file?.fields ?? [:] { request.headerFields[field.name] = field.value }
-        // Where the file is another one by now, who stands between here and its server may have the former one still.
-        if case .beginning = file?.extent, !hasStored { request.headerFields[.cacheControl] = "no-cache" }
+        for field in file?.fields(isKnown: hasStored) ?? [:] { request.headerFields[field.name] = field.value }
         // What is stored of another version is no condition for this one.
         if let stored, file.map({ !$0.isFixed }) ?? true {
             // RFC 9111 §4.3.1.

@@ -48,6 +48,12 @@ public final class TileCache: Sendable {
     /// Shut while it is suspended: downloads begin nothing.
     let suspension = PauseGate()
     private let pressure: MemoryPressure
+    /// What no other cache of the process has, nor had.
+    let number = TileCache.numbers.withLock { last in
+        last += 1
+        return last
+    }
+    private static let numbers = Locked<UInt64>(0)
 
     /// Opens the cache in a folder; makes it if it is missing.
     ///
@@ -178,7 +184,7 @@ public final class TileCache: Sendable {
     public func forgetFailures() { health.forget() }
 }
 
-/// What makes two fetches the same: the tile, and whether the answer is to be stored.
+/// What makes two fetches the same: then whoever asks later waits for the answer to who asked before.
 struct FlightKey: Hashable, Sendable {
     var key: TileKey
     var isStored: Bool

@@ -25,7 +25,7 @@ final class ArchiveAtServer: TilesAtServer {
 
     /// A directory whose bytes are made a value: once for all who wait in a cache, which may be closed.
     private struct Reading: Hashable, Sendable {
-        let cache: ObjectIdentifier
+        let cache: UInt64
         let version: String
         let number: UInt64
     }
@@ -121,7 +121,7 @@ final class ArchiveAtServer: TilesAtServer {
         if let objection = version.objection(to: leaf) { throw FetchFailure(.badBody, objection, key: loader.key) }
         let part = parts.leaf(leaf, of: version)
         guard let data = try await loader.part(part)?.data else { return false }
-        let name = Reading(cache: loader.cacheID, version: version.id, number: leaf.number)
+        let name = Reading(cache: loader.cacheNumber, version: version.id, number: leaf.number)
         try await leaves.value(for: name, priority: loader.priority) { _ in
             do { try await loader.compute { try version.take(data, as: leaf) } } catch let error as ArchiveError {
                 throw FetchFailure(.badBody, error.message, key: part.key)
@@ -188,7 +188,7 @@ final class ArchiveAtServer: TilesAtServer {
         return .absent(isStale: isOld)
     }
 
-    func checkedAt(in cache: TileCache) -> Timestamp? { state.withLock { $0.version == nil ? nil : $0.checkedAt } }
+    var checkedAt: Timestamp? { state.withLock { $0.version == nil ? nil : $0.checkedAt } }
 
     func isThere(_ key: TileKey, in cache: TileCache) throws -> Bool {
         guard let version = state.withLock({ $0.version }), let tile = key.tile,

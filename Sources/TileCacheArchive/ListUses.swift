@@ -26,7 +26,7 @@ package enum UsedList: Sendable {
 package final class ListUses: Sendable {
     private struct Use: Hashable {
         /// A source may be used with several caches.
-        let cache: ObjectIdentifier
+        let cache: UInt64
         let list: BlobDigest
     }
 
@@ -45,11 +45,11 @@ package final class ListUses: Sendable {
     /// A version's root is known without looking at `set.json` again.
     /// - Parameters:
     ///   - lists: The root and the chunk that have led to a tile.
-    ///   - cache: What tells the cache from others.
+    ///   - cache: What tells the cache from others, where there are several.
     ///   - touch: Notes the use of an entry.
     /// - Returns: The files of those that are not there.
     package func missing(
-        _ lists: [UsedList], of parts: SetParts, in cache: ObjectIdentifier, at now: HTTPDate,
+        _ lists: [UsedList], of parts: SetParts, in cache: UInt64 = 0, at now: HTTPDate,
         _ touch: (TileKey) throws -> Bool
     ) rethrows -> [ArchivePart] {
         var missing: [ArchivePart] = []

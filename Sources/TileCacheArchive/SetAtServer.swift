@@ -16,8 +16,8 @@ import Foundation
 /// Its files are entries of the cache, as ``SetParts`` says. Here is only what was made of them, so that nothing is made twice.
 final class SetAtServer: TilesAtServer {
     private struct State {
-        /// `set.json` as it was read last, what names its bytes, and until when it needs no look.
-        var document: (known: SetSteps.Known, bytes: BlobDigest, freshUntil: Timestamp)?
+        /// `set.json` as it was read last.
+        var known: SetSteps.Known?
         /// The version that was named, once it is known: it may be kept here for longer than `set.json` names it.
         var chosen: SetVersion?
         /// The lists that were used last; of the largest that is possible, one takes 6 MB.
@@ -26,7 +26,7 @@ final class SetAtServer: TilesAtServer {
 
     /// A list whose bytes are made a value: once for all who wait in a cache, which may be closed.
     private struct Reading: Hashable, Sendable {
-        let cache: ObjectIdentifier
+        let cache: UInt64
         let root: BlobDigest
         let name: BlobDigest
     }
@@ -50,13 +50,14 @@ final class SetAtServer: TilesAtServer {
 
     func tile(_ loader: PartLoader) async throws -> CachedTile? {
         let address = try loader.address()
-        let (known, chosen) = state.withLock { ($0.document?.known, $0.chosen) }
+        let (known, chosen) = state.withLock { ($0.known, $0.chosen) }
         var way = SetSteps(to: address, version: digits, chosen: chosen, known: known)
         var opening: Opening?
         var failure: FetchFailure?
         while true {
             do {
-                switch try await step(&way, &opening, way.isFormer ? loader.onlyIfCached : loader) {
+                let loader = way.isFormer ? loader.onlyIfCached : loader.standingIn(standIn(way, loader))
+                switch try await step(&way, &opening, loader) {
                 case .more: continue
                 case .end(let tile): return tile
                 case .missing: break
@@ -102,24 +103,20 @@ final class SetAtServer: TilesAtServer {
         switch way.next(at: loader.now) {
         case .document(let reloads):
             guard let part = try await loader.part(parts.document, reloads: reloads) else { return .missing }
-            let former = state.withLock { $0.document?.known }
+            let former = state.withLock { $0.known }
             let known = try await document(part, loader)
             opening = Opening(part: part)
             guard way.take(known, after: former, mayAsk: loader.mode != .cacheOnly) else { return .more }
-            let freshUntil = known.readAt.adding(seconds: parts.document.lifetime ?? 0)
-            state.withLock { $0.document = (known, part.blob, freshUntil) }
+            state.withLock { $0.known = known }
         case .list(let version, let isRepeated):
-            let standIn = standIn(way, loader)
-            guard let listing = try await listing(version, isRepeated, standIn, loader) else { return .missing }
+            guard let listing = try await listing(version, isRepeated, loader) else { return .missing }
             if digits != nil { state.withLock { $0.chosen = version } }
             way.take(listing)
         case .chunk(let number, let listing, let isRepeated):
-            let standIn = standIn(way, loader)
-            guard let tiles = try await chunk(number, of: listing, isRepeated, standIn, loader) else { return .missing }
+            guard let tiles = try await chunk(number, of: listing, isRepeated, loader) else { return .missing }
             way.take(tiles, as: number)
         case .file(let tile, let isRepeated):
-            let standIn = standIn(way, loader)
-            guard let part = try await file(of: tile, isRepeated, standIn, loader) else { return .missing }
+            guard let part = try await file(of: tile, isRepeated, loader) else { return .missing }
             try await keep(way.lists, loader)
             return .end(answer(tile, part, opening, loader))
         case .absent:
@@ -145,20 +142,21 @@ final class SetAtServer: TilesAtServer {
 
     /// Whether a tile of the former version may be here, for whoever cannot have one of the latest.
     private func standIn(_ way: SetSteps, _ loader: PartLoader) -> (@Sendable () -> Bool)? {
-        guard let former = way.nextFormer else { return nil }
-        let key = parts.key(of: .root(former))
-        return { loader.hasEntry(key) }
+        let parts = parts
+        return way.standIn { loader.hasEntry(parts.key(of: .root($0))) }
     }
 
     private func retries(_ way: inout SetSteps, _ loader: PartLoader) -> Bool {
         loader.mode != .cacheOnly
-            && way.retries(latest: state.withLock { $0.document?.known.document.root }, at: loader.now)
+            && way.retries(latest: state.withLock { $0.known?.document.root }, at: loader.now)
     }
 
     /// Sees to it that the lists are in the cache as they are in memory.
     private func keep(_ lists: [UsedList], _ loader: PartLoader) async throws {
         guard loader.mode != .serverOnly, loader.mode != .cacheOnly else { return }
-        let missing = try uses.missing(lists, of: parts, in: loader.cacheID, at: loader.now) { try loader.touch($0) }
+        let missing = try uses.missing(lists, of: parts, in: loader.cacheNumber, at: loader.now) {
+            try loader.touch($0)
+        }
         guard !missing.isEmpty else { return }
         let fetching = Task {
             for part in missing {
@@ -175,17 +173,13 @@ final class SetAtServer: TilesAtServer {
         }
     }
 
-    private func file(
-        of tile: SetTile, _ isRepeated: Bool, _ standIn: (@Sendable () -> Bool)?, _ loader: PartLoader
-    ) async throws -> LoadedPart? {
+    private func file(of tile: SetTile, _ isRepeated: Bool, _ loader: PartLoader) async throws -> LoadedPart? {
         let limit = loader.source.bodyLimit
         guard tile.size <= limit else {
             throw FetchFailure(
                 .badBody, "it has \(tile.size) bytes, more than the \(limit) that the source allows", key: loader.key)
         }
-        var file = parts.file(of: tile, isRepeated: isRepeated)
-        file.hasStandIn = standIn
-        guard let part = try await loader.part(file) else { return nil }
+        guard let part = try await loader.part(parts.file(of: tile, isRepeated: isRepeated)) else { return nil }
         if let objection = loader.source.kind.objection(
             to: part.data, mediaType: tile.kind.type, contentEncoding: tile.kind.coding)
         {
@@ -226,43 +220,36 @@ final class SetAtServer: TilesAtServer {
 
     private func document(_ part: LoadedPart, _ loader: PartLoader) async throws -> SetSteps.Known {
         let (data, readAt) = (part.data, part.metadata.storedAt)
-        let same = state.withLock { $0.document.flatMap { $0.bytes == part.blob ? $0.known.document : nil } }
-        let document: SetDocument
-        if let same {
-            document = same
-        } else {
-            document = try await reading(loader, parts.document.key) { try SetParts.document(data) }
+        if let same = state.withLock({ $0.known }), same.bytes == part.blob {
+            return SetSteps.Known(same.document, part.blob, readAt: readAt)
         }
-        return SetSteps.Known(document, readAt: readAt)
+        let document = try await reading(loader, parts.document.key) { try SetParts.document(data) }
+        return SetSteps.Known(document, part.blob, readAt: readAt)
     }
 
     private func listing(
-        _ version: SetVersion, _ isRepeated: Bool, _ standIn: (@Sendable () -> Bool)?, _ loader: PartLoader
+        _ version: SetVersion, _ isRepeated: Bool, _ loader: PartLoader
     ) async throws -> SetListing? {
         if let known = state.withLock({ $0.listings.find(version.root) }) { return known }
-        var part = parts.file(of: version, isRepeated: isRepeated)
-        part.hasStandIn = standIn
+        let part = parts.file(of: version, isRepeated: isRepeated)
         guard let data = try await loader.part(part)?.data else { return nil }
-        let (key, name) = (part.key, Reading(cache: loader.cacheID, root: version.root, name: version.root))
+        let name = Reading(cache: loader.cacheNumber, root: version.root, name: version.root)
         return try await listings.value(for: name, priority: loader.priority) { _ in
-            let listing = try await self.reading(loader, key) { SetListing(try version.list(data)) }
+            let listing = try await self.reading(loader, part.key) { SetListing(try version.list(data)) }
             self.state.withLock { $0.listings.insert(listing, listing.root, weight: 1) }
             return listing
         }
     }
 
     private func chunk(
-        _ number: Int, of listing: SetListing, _ isRepeated: Bool, _ standIn: (@Sendable () -> Bool)?,
-        _ loader: PartLoader
+        _ number: Int, of listing: SetListing, _ isRepeated: Bool, _ loader: PartLoader
     ) async throws -> [SetTile]? {
         if let known = listing.known(number) { return known }
-        var part = parts.file(of: number, in: listing, isRepeated: isRepeated)
-        part.hasStandIn = standIn
+        let part = parts.file(of: number, in: listing, isRepeated: isRepeated)
         guard let data = try await loader.part(part)?.data else { return nil }
-        let key = part.key
-        let name = Reading(cache: loader.cacheID, root: listing.root, name: listing.items[number].digest)
+        let name = Reading(cache: loader.cacheNumber, root: listing.root, name: listing.items[number].digest)
         return try await chunks.value(for: name, priority: loader.priority) { _ in
-            let tiles = try await self.reading(loader, key) { try listing.chunk([UInt8](data), number: number) }
+            let tiles = try await self.reading(loader, part.key) { try listing.chunk([UInt8](data), number: number) }
             listing.keep(tiles, as: number)
             return tiles
         }
@@ -280,12 +267,8 @@ final class SetAtServer: TilesAtServer {
     // MARK: What is known
 
     func state(of key: TileKey, in cache: TileCache) throws -> TileAtServer {
-        let (document, chosen) = state.withLock { ($0.document, $0.chosen) }
-        guard let tile = key.tile,
-            let version = chosen ?? document.flatMap({ SetVersion(digits, of: $0.known.document) }),
-            let listing = state.withLock({ $0.listings.find(version.root) })
-        else { return .unknown }
-        let isStale = digits == nil && cache.now() >= document?.freshUntil ?? .distantPast
+        guard let tile = key.tile, let (_, listing) = followed else { return .unknown }
+        let isStale = digits == nil && cache.now() >= freshUntil
         let place = SetKey(tile)
         var search = SetSearch(place, in: listing)
         switch search.next() {
@@ -298,15 +281,23 @@ final class SetAtServer: TilesAtServer {
         }
     }
 
-    func checkedAt(in cache: TileCache) -> Timestamp? {
-        digits == nil ? state.withLock { $0.document?.known.readAt } : .distantFuture
+    /// The version that counts, and its list; `nil` if they are not in memory.
+    private var followed: (SetVersion, SetListing)? {
+        state.withLock { state in
+            let version = state.chosen ?? state.known.flatMap { SetVersion(digits, of: $0.document) }
+            return version.flatMap { version in state.listings.find(version.root).map { (version, $0) } }
+        }
     }
 
+    /// Until when `set.json` needs no look.
+    private var freshUntil: Timestamp {
+        checkedAt.map { $0.adding(seconds: parts.document.lifetime ?? 0) } ?? .distantPast
+    }
+
+    var checkedAt: Timestamp? { digits == nil ? state.withLock { $0.known?.readAt } : .distantFuture }
+
     func isThere(_ key: TileKey, in cache: TileCache) throws -> Bool {
-        let (document, chosen) = state.withLock { ($0.document, $0.chosen) }
-        guard let tile = key.tile,
-            let version = chosen ?? document.flatMap({ SetVersion(digits, of: $0.known.document) }),
-            let listing = state.withLock({ $0.listings.find(version.root) }),
+        guard let tile = key.tile, let (version, listing) = followed,
             try cache.store.entry(for: parts.key(of: .root(version))) != nil
         else { return false }
         // All digits of a root need no `set.json`.

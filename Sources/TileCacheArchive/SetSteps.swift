@@ -29,10 +29,21 @@ package struct SetSteps: Sendable {
     /// `set.json` as it was read last.
     package struct Known: Sendable {
         package let document: SetDocument
+        /// What names its bytes.
+        package let bytes: BlobDigest
         /// When its server was asked for it last.
         package let readAt: Timestamp
 
-        package init(_ document: SetDocument, readAt: Timestamp) { (self.document, self.readAt) = (document, readAt) }
+        package init(_ document: SetDocument, _ bytes: BlobDigest, readAt: Timestamp) {
+            (self.document, self.bytes, self.readAt) = (document, bytes, readAt)
+        }
+
+        /// Whether it was written before another one that was read already.
+        ///
+        /// Answers overtake each other: it is not believed before it was asked for once more. Then it is, as a set may be rolled back.
+        package func isDoubtful(after former: Known?) -> Bool {
+            former.map { document.time < $0.document.time } ?? false
+        }
 
         /// Whether that was a moment ago, so that what it names has to be there, and what it does not name is not.
         package func isRecent(at now: HTTPDate) -> Bool { SetSteps.isRecent(readAt, at: now) }
@@ -49,10 +60,10 @@ package struct SetSteps: Sendable {
     /// The first digits of the version's root, if it is not to be the latest one.
     private let digits: String?
     private var state = State.opening(reloads: false)
-    /// The `set.json` that is gone by, and when it was read.
+    /// The `set.json` that is followed, and when it was read.
     private var document: SetDocument?
     private var readAt: Timestamp?
-    /// The version that is gone by.
+    /// The version that is followed.
     private var version: SetVersion?
     /// Whether something was missing that `set.json` led to.
     private var wasMissing = false
@@ -104,16 +115,13 @@ package struct SetSteps: Sendable {
 
     /// Takes `set.json`.
     ///
-    /// Answers overtake each other: one that was written before another that was read already is not believed before it was asked for
-    /// once more. Then it is, as a set may be rolled back.
     /// - Parameters:
     ///   - former: The one that was read before.
-    ///   - mayAsk: Whether its server can be asked.
-    /// - Returns: Whether it is believed.
-    @discardableResult
+    ///   - mayAsk: Whether its server can be asked again.
+    /// - Returns: Whether it is believed; else it is asked for once more.
     package mutating func take(_ known: Known, after former: Known?, mayAsk: Bool) -> Bool {
         (readAt, document) = (known.readAt, known.document)
-        guard mayAsk, !wasMissing, let former, known.document.time < former.document.time else {
+        guard mayAsk, !wasMissing, known.isDoubtful(after: former) else {
             state = .opened(known.document)
             return true
         }
@@ -152,10 +160,13 @@ package struct SetSteps: Sendable {
     /// Whether it is about a former version, of which only what is in the cache is of use.
     package var isFormer: Bool { former != nil }
 
-    /// The version that it could turn back to next.
-    package var nextFormer: SetVersion? {
-        guard digits == nil, let document else { return nil }
-        return former == nil ? SetVersion.former(of: document).first?.version : nil
+    /// Whether there may be a tile of the version before the latest one, for whoever cannot have one of the latest.
+    ///
+    /// Looked up only when that is asked: on the way to a tile that is here nobody asks.
+    /// - Parameter isHere: Whether a version's root is in the cache.
+    package func standIn(_ isHere: @escaping @Sendable (SetVersion) -> Bool) -> (@Sendable () -> Bool)? {
+        guard digits == nil, former == nil, let document else { return nil }
+        return { SetVersion.former(of: document).first.map { isHere($0.version) } ?? false }
     }
 
     /// Nothing can be had of the latest version: turns to the one before it, which may have been shown, and lie in the cache.

@@ -81,10 +81,7 @@ package struct SetList: Sendable {
     /// - Parameter length: The length of the JSON, as whatever names the list says.
     /// - Returns: `nil` if the file is damaged: the JSON is another one than the digest names, or longer.
     package static func unpacked(_ stored: [UInt8], _ digest: BlobDigest, length: Int) -> [UInt8]? {
-        guard let data = Gzip.decode(Data(stored), limit: length), data.count == length,
-            data.withUnsafeBytes({ BlobDigest(hashing: $0) }) == digest
-        else { return nil }
-        return [UInt8](data)
+        checked(Gzip.decode(Data(stored), limit: length), digest, length: length)
     }
 
     /// The JSON of a list from the body of an answer.
@@ -95,10 +92,14 @@ package struct SetList: Sendable {
     /// - Returns: `nil` if it is another one than the digest names, or longer.
     package static func received(_ body: [UInt8], _ digest: BlobDigest, length: Int?) -> [UInt8]? {
         let plain = Gzip.isMarked(Data(body)) ? Gzip.decode(Data(body), limit: length ?? SetBounds.root) : Data(body)
-        guard let plain, length.map({ $0 == plain.count }) ?? (plain.count <= SetBounds.root),
-            plain.withUnsafeBytes({ BlobDigest(hashing: $0) }) == digest
+        return checked(plain, digest, length: length)
+    }
+
+    private static func checked(_ json: Data?, _ digest: BlobDigest, length: Int?) -> [UInt8]? {
+        guard let json, length.map({ $0 == json.count }) ?? (json.count <= SetBounds.root),
+            json.withUnsafeBytes({ BlobDigest(hashing: $0) }) == digest
         else { return nil }
-        return [UInt8](plain)
+        return [UInt8](json)
     }
 
     /// Reads a chunk whose digest and length are those that the root says.

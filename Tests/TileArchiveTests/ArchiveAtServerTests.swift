@@ -87,11 +87,7 @@ struct ArchiveAtServerTests {
         let (lab, site) = try lab()
         let source = try source()
         #expect(try await lab.tile(source, 0)?.data == png("one", 0))
-        let gate = Gate()
-        lab.transport.holdFirst { await gate.wait() }
-        _ = lab.transport.ranges()
-        let slow = Task { try await lab.tile(source, 1)?.data }
-        while lab.transport.asked == 0 { await Task.yield() }
+        let (slow, gate) = await lab.slowly { try await lab.tile(source, 1)?.data }
         site.become(try TestArchive.bytes(TestArchive.pictures(0...3, "two")), tag: "\"2\"")
         lab.clock.advance(seconds: 61)
         #expect(try await lab.tile(source, 0)?.data == png("two", 0))
@@ -108,11 +104,7 @@ struct ArchiveAtServerTests {
         let (lab, site) = try lab()
         let source = try source()
         #expect(try await lab.tile(source, 0)?.data == png("one", 0))
-        let gate = Gate()
-        lab.transport.holdFirst { await gate.wait() }
-        _ = lab.transport.ranges()
-        let slow = Task { try await lab.tile(source, 0, .serverThenCache)?.data }
-        while lab.transport.asked == 0 { await Task.yield() }
+        let (slow, gate) = await lab.slowly { try await lab.tile(source, 0, .serverThenCache)?.data }
         site.become(try TestArchive.bytes(TestArchive.pictures(0...3, "two")), tag: "\"2\"")
         let new = Task { try await lab.tile(source, 1)?.data }
         for _ in 0..<2000 { await Task.yield() }

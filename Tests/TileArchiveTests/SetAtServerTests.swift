@@ -402,11 +402,9 @@ struct SetAtServerTests {
         try publisher.publish([0: "sea"])
         let (one, _) = try lab(publisher)
         let (other, _) = try lab(publisher)
-        let (map, gate) = (try source(), Gate())
+        let map = try source()
         #expect(try await one.tile(map, 0, .cacheOnly) == nil)
-        one.transport.holdFirst { await gate.wait() }
-        let first = Task { try await one.tile(map, 0) }
-        while one.transport.asked == 0 { await Task.yield() }
+        let (first, gate) = await one.slowly { try await one.tile(map, 0) }
         let second = Task { try await other.tile(map, 0)?.data }
         for _ in 0..<500 { await Task.yield() }
         try one.cache.close()
@@ -493,11 +491,7 @@ struct SetAtServerTests {
         let map = try source()
         #expect(try await lab.tile(map, 0) != nil)
         lab.clock.advance(seconds: 3)
-        let gate = Gate()
-        lab.transport.holdFirst { await gate.wait() }
-        _ = lab.transport.paths()
-        let slow = Task { try await lab.tile(map, 0, .serverThenCache)?.data }
-        while lab.transport.asked == 0 { await Task.yield() }
+        let (slow, gate) = await lab.slowly { try await lab.tile(map, 0, .serverThenCache)?.data }
         try publisher.publish([0: "sea", 2: "ice"])
         let gone = object("land")
         site.twist { request, answer in if request.path == gone { answer = SiteAnswer(status: 404) } }

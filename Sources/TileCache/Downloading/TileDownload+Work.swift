@@ -353,10 +353,12 @@ extension TileDownload {
         }
     }
 
+    /// The source of a tile: a styled map has several.
+    func source(of key: TileKey) -> TileSource { contents?.sources[key.source] ?? source }
+
     private func isSettled(_ key: TileKey) async throws -> Bool {
         guard let url = contents?.urls[key] else {
-            let source = contents?.sources[key.source] ?? source
-            return try await cache.isSettled(key, of: source, ifFresh: !options.revalidatesFresh, since: since)
+            return try await cache.isSettled(key, of: source(of: key), ifFresh: !options.revalidatesFresh, since: since)
         }
         guard let resource = cache.resource(url, options, RequestMeter()) else { return false }
         // A newer style could name what was not looked for: the one that was read is kept, whatever its age.
@@ -404,9 +406,8 @@ extension TileDownload {
         }
         beforeSending()
         guard let contents, let url = contents.urls[key] else {
-            let source = contents?.sources[key.source] ?? source
             let checkedSince = options.revalidatesFresh ? since ?? startedAt : nil
-            return Brought(try await cache.update(source, key, options, meter, background, checkedSince))
+            return Brought(try await cache.update(source(of: key), key, options, meter, background, checkedSince))
         }
         guard let resource = cache.resource(url, options, meter) else {
             throw TileCacheError(.invalidRequest, "\(key): its URL cannot be asked for", key: key)

@@ -334,14 +334,12 @@ public final class TileDownload: Sendable {
     /// Counts what of a region is in the cache: what was stored may have been evicted or removed since.
     private func countPresent() async {
         guard isRegion, !isGivenUp, !cache.isClosed else { return }
-        let source = source
-        if source.remote?.isPinnable == false,
-            state.withLock({ $0.report.progress.pending > Self.lookedUpOneByOne })
-        {
+        if source.remote?.isPinnable == false {
+            // What lies under its contents is looked up one by one, where that takes a moment.
+            guard state.withLock({ $0.report.progress.pending <= Self.lookedUpOneByOne }) else { return }
+        } else if await countPresentByEntries() {
             return
         }
-        // What lies under its contents is looked up one by one.
-        if source.remote?.isPinnable != false, await countPresentByEntries() { return }
         let failed = Set(state.withLock { $0.report.failures.map(\.key) })
         let (cache, contents) = (self.cache, self.contents)
         var tiles = self.tiles
@@ -352,9 +350,8 @@ public final class TileDownload: Sendable {
                 while some.count < 4096, let key = tiles.next() { some.append(key) }
                 guard !some.isEmpty else { break }
                 let keys = some
-                let remote = source.remote
-                let there = try await cache.pool.run {
-                    try keys.filter { try remote?.isThere($0, in: cache) ?? cache.isThere($0, contents) }
+                let there = try await cache.pool.run { [self] in
+                    try keys.filter { try source(of: $0).remote?.isThere($0, in: cache) ?? cache.isThere($0, contents) }
                 }
                 present += there.count
                 settled += failed.isEmpty ? there.count : there.count { !failed.contains($0) }

@@ -26,8 +26,8 @@ package protocol TilesAtServer: AnyObject, Sendable {
     /// Whether a tile, or that there is none, is in the cache with all that leads to it. Reads files.
     func isThere(_ key: TileKey, in cache: TileCache) throws -> Bool
 
-    /// When the server was asked last for what says which version there is, if that counts still.
-    func checkedAt(in cache: TileCache) -> Timestamp?
+    /// When the server was asked last for what says which version there is; `nil` if it never was.
+    var checkedAt: Timestamp? { get }
 }
 
 extension TilesAtServer {
@@ -36,7 +36,7 @@ extension TilesAtServer {
     /// - Parameter since: When the version has to have been asked for, if that is wanted.
     func isSettled(_ key: TileKey, since: Timestamp?, in cache: TileCache) throws -> Bool {
         if let since {
-            guard let checked = checkedAt(in: cache), checked >= since else { return false }
+            guard let checked = checkedAt, checked >= since else { return false }
         }
         switch try state(of: key, in: cache) {
         case .entry(_, isStale: false), .absent(isStale: false): return try isThere(key, in: cache)
@@ -84,6 +84,8 @@ package struct PartLoader: Sendable {
     package let priority: FetchPriority
     /// Whether a tile that is not here is told: once for each question.
     private var countsMisses = true
+    /// See ``ArchivePart/hasStandIn``.
+    private var hasStandIn: (@Sendable () -> Bool)?
 
     init(_ cache: TileCache, _ order: FetchOrder, _ priority: FetchPriority) {
         (self.cache, self.order, self.priority) = (cache, order, priority)
@@ -97,8 +99,8 @@ package struct PartLoader: Sendable {
     package var mode: LoadMode { order.mode }
     /// Whether it is for a download: then it asks by other terms than who looks at a map.
     package var isBulk: Bool { order.isBulk }
-    /// What tells the cache from others.
-    package var cacheID: ObjectIdentifier { ObjectIdentifier(cache) }
+    /// What tells the cache from all others of the process, also from those that are gone.
+    package var cacheNumber: UInt64 { cache.number }
     /// The time by the cache's clock.
     package var now: HTTPDate { HTTPDate(cache.clock.now()) }
 
@@ -121,7 +123,8 @@ package struct PartLoader: Sendable {
     /// - Returns: `nil` only where nobody may be asked and nothing is there.
     /// - Throws: ``FetchFailure`` if it cannot be had; `CancellationError`; what the store throws.
     package func part(_ part: ArchivePart, reloads: Bool = false) async throws -> LoadedPart? {
-        var order = order
+        var (order, part) = (order, part)
+        if part.question.isFixed { part.hasStandIn = hasStandIn }
         (order.key, order.part, order.reloads) = (part.key, part, reloads)
         // As fresh as it is: one of another version is not.
         if part.question.isFixed, order.mode == .serverThenCache { order.mode = .standard }
@@ -139,6 +142,13 @@ package struct PartLoader: Sendable {
         var loader = self
         loader.order.mode = .cacheOnly
         loader.countsMisses = false
+        return loader
+    }
+
+    /// The same, where something may be at hand that stands in for what never changes: then that is asked for once.
+    package func standingIn(_ hasStandIn: (@Sendable () -> Bool)?) -> PartLoader {
+        var loader = self
+        loader.hasStandIn = hasStandIn
         return loader
     }
 
@@ -235,9 +245,7 @@ package struct PartLoader: Sendable {
         }
         return try await cache.outcome(of: order, stored, priority)
     }
-}
 
-extension PartLoader {
     /// Whether what says which version there is will do for a download as it is stored.
     private func suffices(_ stored: StoredTile) -> Bool {
         if let since = order.checkedSince, stored.entry.metadata.storedAt < since { return false }

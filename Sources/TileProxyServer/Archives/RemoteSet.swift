@@ -19,8 +19,8 @@ import Foundation
 /// Its files are entries, as ``SetParts`` says. Here is only what was made of them, so that nothing is made twice.
 final class RemoteSet: RemoteTiles {
     fileprivate struct State {
-        /// `set.json` as it was read last, and what names its bytes.
-        var document: (known: SetSteps.Known, bytes: BlobDigest)?
+        /// `set.json` as it was read last.
+        var known: SetSteps.Known?
         /// The lists that were used last; of the largest that is possible, one takes 6 MB.
         var listings = RecentlyUsed<BlobDigest, SetListing>(mostWeight: 8, mostCount: 8)
     }
@@ -54,22 +54,19 @@ final class RemoteSet: RemoteTiles {
         guard let bytes = candidate.entry.blob else {
             return finish(.failure(documents.unusable("a set.json whose bytes are not known")))
         }
-        let (state, readAt) = (state, candidate.entry.metadata.storedAt)
-        let same = state.withLock { state -> SetSteps.Known? in
-            guard let document = state.document, document.bytes == bytes else { return nil }
-            let known = SetSteps.Known(document.known.document, readAt: readAt)
-            state.document?.known = known
-            return known
+        let readAt = candidate.entry.metadata.storedAt
+        if let same = latest, same.bytes == bytes {
+            return finish(.success(SetSteps.Known(same.document, bytes, readAt: readAt)))
         }
-        if let same { return finish(.success(same)) }
         documents.read("\(bytes)", of: candidate, on: tiles) { data in
-            let document = try SetParts.document(data)
-            state.withLock { $0.document = (SetSteps.Known(document, readAt: readAt), bytes) }
-            return document
+            try SetParts.document(data)
         } _: { reading in
-            finish(reading.map { SetSteps.Known($0, readAt: readAt) })
+            finish(reading.map { SetSteps.Known($0, bytes, readAt: readAt) })
         }
     }
+
+    /// Follows a `set.json` that is believed.
+    func follow(_ known: SetSteps.Known) { state.withLock { $0.known = known } }
 
     /// The list of a version.
     ///
@@ -121,7 +118,7 @@ final class RemoteSet: RemoteTiles {
     var versions: [SourceVersion] { latest.map { SourceVersion.all(of: $0.document) } ?? [] }
 
     /// `set.json` as it was read last.
-    var latest: SetSteps.Known? { state.withLock { $0.document?.known } }
+    var latest: SetSteps.Known? { state.withLock { $0.known } }
 
     func question(
         _ key: TileKey, version: String?, of source: ServedSource, on tiles: TileLoop, onlyIfCached: Bool,
@@ -153,9 +150,12 @@ final class RemoteSet: RemoteTiles {
                     return self.describe(self.latest, version, isCertain: false, source, on: bound, finish)
                 }
                 // It may be newer than the `set.json` that is here.
-                if !reloads, SetVersion(version, of: known.document) == nil, !known.isRecent(at: bound.value.time.now) {
+                let isMissing =
+                    SetVersion(version, of: known.document) == nil && !known.isRecent(at: bound.value.time.now)
+                if !reloads, isMissing || known.isDoubtful(after: self.latest) {
                     return self.describe(version: version, of: source, on: bound.value, reloads: true, finish)
                 }
+                self.follow(known)
                 self.describe(known, version, isCertain: from != .stale, source, on: bound, finish)
             }
         }.start()

@@ -38,3 +38,8 @@ enum RemoteDescription: Sendable {
     /// There is no such version.
     case noVersion
 }
+
+extension Refusal {
+    /// Neither the set nor what is cached of it says what was asked for.
+    static var unreadableSet: Refusal { Refusal(status: 502, words: "The set at the tile server cannot be read.") }
+}

@@ -42,10 +42,9 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
 
     /// Whether a tile of the former version may be here, for whoever cannot have one of the latest.
     private var standIn: (@Sendable () -> Bool)? {
-        guard let former = way?.nextFormer else { return nil }
-        let (key, store) = (set.parts.key(of: .root(former)), steps.tiles.service.store)
+        let (parts, store) = (set.parts, steps.tiles.service.store)
         // What cannot be read counts as none.
-        return { (try? store.entry(for: key)) != nil }
+        return way?.standIn { (try? store.entry(for: parts.key(of: .root($0)))) != nil }
     }
 
     private var now: HTTPDate { steps.tiles.time.now }
@@ -69,26 +68,27 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
             ) { reading in self.read(reading) { $0.take($1, as: number) } }
         case .file(let tile, let isRepeated): ask(for: tile, isRepeated: isRepeated)
         case .absent: steps.end(answer(Candidate(absenceOf: key, mark: nil, at: now), nil))
-        case .gone: if let failure { turnBack(failure.outcome, nil) }
+        case .gone: turnBack(unreadable, nil)
         case .noVersion:
             // It may be newer than the `set.json` that is here.
             if retries() { return goOn() }
             if opening?.from == .stale {
                 // It could not be read anew: whether there is such a version nobody knows.
-                let refusal = Refusal(status: 502, words: "The set at the tile server cannot be read.")
-                return steps.end(.refused(refusal, status(detail: nil), nil))
+                return steps.end(unreadable)
             }
             let refusal = Refusal(status: 404, words: "The set has no such version.")
             steps.end(.refused(refusal, status(detail: "no version"), nil))
         }
     }
 
+    private var unreadable: TileExchange.Outcome { .refused(.unreadableSet, status(detail: nil), nil) }
+
     private func opened(_ outcome: TileExchange.Outcome) {
         guard let opening = StepsToTile.Opening(outcome) else { return turnBack(outcome, steps.failure) }
         self.opening = opening
         let (former, mayAsk) = (set.latest, !steps.onlyIfCached)
         set.document(of: opening.candidate, on: steps.tiles) { reading in
-            self.read(reading) { $0.take($1, after: former, mayAsk: mayAsk) }
+            self.read(reading) { if $0.take($1, after: former, mayAsk: mayAsk) { self.set.follow($1) } }
         }
     }
 
@@ -178,7 +178,7 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
     /// Sees to it that the lists that have led to the tile are in the cache as they are in memory.
     private func keepLists() {
         let (service, store) = (steps.tiles.service, steps.tiles.service.store)
-        let missing = set.uses.missing(way?.lists ?? [], of: set.parts, in: ObjectIdentifier(service), at: now) { key in
+        let missing = set.uses.missing(way?.lists ?? [], of: set.parts, at: now) { key in
             do {
                 guard let entry = try store.entry(for: key) else { return false }
                 try store.touch(key, EntryVersion(entry))
@@ -202,8 +202,7 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
     /// A file cannot be had: where it is gone, the set was renewed, perhaps.
     private func failed(_ trouble: PartTrouble) {
         guard !steps.isOver else { return }
-        let refusal =
-            trouble.refusal?.words ?? Refusal(status: 502, words: "The set at the tile server cannot be read.")
+        let refusal = trouble.refusal?.words ?? .unreadableSet
         let status = trouble.refusal?.status ?? opening?.status ?? self.status(detail: nil)
         let outcome = TileExchange.Outcome.refused(refusal, status, trouble.failure)
         if failure == nil, case .unusable(.otherVersion, _, _) = trouble.failure, retries() {

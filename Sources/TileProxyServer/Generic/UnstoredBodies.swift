@@ -22,6 +22,9 @@ final class UnstoredBodies: Sendable {
 
     init(limit: Int) { self.limit = limit }
 
+    /// How many there have been.
+    var added: UInt64 { state.withLock { $0.last } }
+
     /// How many bytes they have together.
     var bytes: Int { state.withLock { $0.bytes } }
 

@@ -183,9 +183,9 @@ package final class TileResponder {
             case .unknown:
                 me.value.describe(source, source.configuration, source.description, nil, isWhole: false, asked.value)
             case .unknownVersion:
+                let refusal = Refusal.unreadableSet
                 let reply = TileReply(
-                    502, "The set at the tile server cannot be read.", allowedOrigin: source.allowedOrigin,
-                    cacheStatus: nil)
+                    refusal.status, refusal.words, allowedOrigin: source.allowedOrigin, cacheStatus: nil)
                 me.value.send(reply, source, .none, asked.value)
             case .noVersion:
                 let reply = TileReply(

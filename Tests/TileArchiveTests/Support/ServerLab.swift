@@ -1,6 +1,7 @@
 import Foundation
 import HTTPTypes
 import TileArchiveTesting
+import TileCacheTesting
 import TileStore
 import TileStoreTesting
 
@@ -62,6 +63,18 @@ final class ServerLab: Sendable {
         _ source: TileSource, _ x: Int, z: Int = 2, y: Int = 1, _ mode: LoadMode = .standard
     ) async throws -> CachedTile? {
         try await cache.tile(source, z: z, x: x, y: y, mode: mode)
+    }
+
+    /// Begins something whose first request is answered at once, but whose answer is on its way until the gate is opened.
+    func slowly<T: Sendable>(
+        _ work: @escaping @Sendable () async throws -> T
+    ) async -> (task: Task<T, any Error>, gate: Gate) {
+        let gate = Gate()
+        transport.holdFirst { await gate.wait() }
+        _ = transport.requests()
+        let task = Task { try await work() }
+        while transport.asked == 0 { await Task.yield() }
+        return (task, gate)
     }
 
     /// The error that a load ends with.
