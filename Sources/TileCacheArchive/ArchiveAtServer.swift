@@ -194,6 +194,15 @@ final class ArchiveAtServer: TilesAtServer {
         guard let version = state.withLock({ $0.version }), let tile = key.tile,
             try cache.store.entry(for: parts.start.key) != nil
         else { return false }
+        var learned = 0
+        while case .leaf(let leaf) = version.place(of: tile), learned < Self.mostDirectories {
+            // Others have put it out of memory.
+            guard let data = try cache.store.read(parts.leaf(leaf, of: version).key)?.data,
+                version.objection(to: data, as: leaf) == nil
+            else { break }
+            try version.take(data, as: leaf)
+            learned += 1
+        }
         if case .absent = version.place(of: tile) { return true }
         guard let entry = try cache.store.entryWithBlob(key) else { return false }
         return entry.blob != nil && entry.metadata.fileMark == version.id

@@ -1,4 +1,4 @@
-package import CacheEngine
+import CacheEngine
 package import HTTPCaching
 package import TileArchive
 import TileSets
@@ -46,27 +46,34 @@ package final class ListUses: Sendable {
     /// - Parameters:
     ///   - lists: The root and the chunk that have led to a tile.
     ///   - cache: What tells the cache from others, where there are several.
-    ///   - touch: Notes the use of an entry.
-    /// - Returns: The files of those that are not there.
+    ///   - isCertain: Whether all of them are looked after now: a download is not done without them.
+    ///   - touch: Notes the use of an entry; `false` if there is none.
+    /// - Returns: Those that are not there, which are looked for again until ``note(_:in:at:)`` says that they were had.
     package func missing(
-        _ lists: [UsedList], of parts: SetParts, in cache: UInt64 = 0, at now: HTTPDate,
+        _ lists: [UsedList], of parts: SetParts, in cache: UInt64 = 0, isCertain: Bool = false, at now: HTTPDate,
         _ touch: (TileKey) throws -> Bool
-    ) rethrows -> [ArchivePart] {
-        var missing: [ArchivePart] = []
-        for list in lists where isDue(Use(cache: cache, list: list.digest), at: now) {
+    ) rethrows -> [UsedList] {
+        try lists.filter { list in
+            guard isCertain || isDue(Use(cache: cache, list: list.digest), at: now) else { return false }
             if case .root = list { _ = try touch(parts.document.key) }
-            let part = parts.file(of: list)
-            if try !touch(part.key) { missing.append(part) }
+            guard try touch(parts.key(of: list)) else { return true }
+            note(list, in: cache, at: now)
+            return false
         }
-        return missing
+    }
+
+    /// A list was had: it is in the cache, or its server forbids that.
+    package func note(_ list: UsedList, in cache: UInt64 = 0, at now: HTTPDate) {
+        noted.withLock { noted in
+            if noted.count >= Self.most { noted.removeAll(keepingCapacity: true) }
+            noted[Use(cache: cache, list: list.digest)] = now.seconds
+        }
     }
 
     private func isDue(_ use: Use, at now: HTTPDate) -> Bool {
         noted.withLock { noted in
-            if let last = noted[use], (0..<Self.interval).contains(now.seconds &- last) { return false }
-            if noted.count >= Self.most { noted.removeAll(keepingCapacity: true) }
-            noted[use] = now.seconds
-            return true
+            guard let last = noted[use] else { return true }
+            return !(0..<Self.interval).contains(now.seconds &- last)
         }
     }
 }

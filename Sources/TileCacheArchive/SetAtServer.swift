@@ -56,7 +56,7 @@ final class SetAtServer: TilesAtServer {
         var failure: FetchFailure?
         while true {
             do {
-                let loader = way.isFormer ? loader.onlyIfCached : loader.standingIn(standIn(way, loader))
+                let loader = way.isFormer ? loader.onlyIfCached : loader.standingIn(standIn(way, opening?.part, loader))
                 switch try await step(&way, &opening, loader) {
                 case .more: continue
                 case .end(let tile): return tile
@@ -70,8 +70,10 @@ final class SetAtServer: TilesAtServer {
             }
             // What was shown before is better than nothing, where it is here and the rules for stale tiles allow it.
             let part = opening?.part
-            let turnsBack = way.turnsBack { replaced in
-                guard let part, let reason = loader.standsIn(for: part, replaced: replaced, after: failure) else {
+            let turnsBack = way.turnsBack { version, replaced in
+                guard let part, loader.hasEntry(parts.key(of: .root(version))),
+                    let reason = loader.standsIn(for: part, replaced: replaced, after: failure)
+                else {
                     return false
                 }
                 opening?.reason = reason
@@ -117,11 +119,11 @@ final class SetAtServer: TilesAtServer {
             way.take(tiles, as: number)
         case .file(let tile, let isRepeated):
             guard let part = try await file(of: tile, isRepeated, loader) else { return .missing }
-            try await keep(way.lists, loader)
-            return .end(answer(tile, part, opening, loader))
+            let notStored = try await keep(way.lists, loader)
+            return .end(answer(tile, part, opening, part.notStored ?? notStored, loader))
         case .absent:
-            try await keep(way.lists, loader)
-            return .end(answer(nil, nil, opening, loader))
+            let notStored = try await keep(way.lists, loader)
+            return .end(answer(nil, nil, opening, notStored, loader))
         case .gone: return .missing
         case .noVersion:
             // It may be newer than the `set.json` that is here.
@@ -141,9 +143,16 @@ final class SetAtServer: TilesAtServer {
     }
 
     /// Whether a tile of the former version may be here, for whoever cannot have one of the latest.
-    private func standIn(_ way: SetSteps, _ loader: PartLoader) -> (@Sendable () -> Bool)? {
-        let parts = parts
-        return way.standIn { loader.hasEntry(parts.key(of: .root($0))) }
+    private func standIn(
+        _ way: SetSteps, _ opening: LoadedPart?, _ loader: PartLoader
+    ) -> (@Sendable () -> Bool)? {
+        guard let opening else { return nil }
+        return way.standIn { [self] root, replaced, place in
+            guard loader.mayStandIn(for: opening, replaced: replaced),
+                let tile = state.withLock({ $0.listings.find(root) })?.known(at: place)
+            else { return false }
+            return loader.hasEntry(parts.file(of: tile, isRepeated: false).key)
+        }
     }
 
     private func retries(_ way: inout SetSteps, _ loader: PartLoader) -> Bool {
@@ -152,25 +161,30 @@ final class SetAtServer: TilesAtServer {
     }
 
     /// Sees to it that the lists are in the cache as they are in memory.
-    private func keep(_ lists: [UsedList], _ loader: PartLoader) async throws {
-        guard loader.mode != .serverOnly, loader.mode != .cacheOnly else { return }
-        let missing = try uses.missing(lists, of: parts, in: loader.cacheNumber, at: loader.now) {
-            try loader.touch($0)
+    ///
+    /// Who looks at a map does not wait for that; a download is not done before.
+    /// - Returns: Why one is not stored that had to be.
+    private func keep(_ lists: [UsedList], _ loader: PartLoader) async throws -> (any Error)? {
+        guard loader.mode != .serverOnly, loader.mode != .cacheOnly else { return nil }
+        let missing = try uses.missing(
+            lists, of: parts, in: loader.cacheNumber, isCertain: loader.isBulk, at: loader.now
+        ) { try loader.touch($0) }
+        guard !missing.isEmpty else { return nil }
+        if loader.isBulk {
+            for list in missing {
+                if let notStored = try await loader.part(parts.file(of: list))?.notStored { return notStored }
+            }
+            return nil
         }
-        guard !missing.isEmpty else { return }
-        let fetching = Task {
-            for part in missing {
-                // The tile is here without them; they are fetched another time.
-                do { _ = try await loader.part(part) } catch is FetchFailure {}
+        Task { [parts, uses] in
+            for list in missing {
+                // The tile is here without it: it is asked for again with the next one, unless it is left alone for a while.
+                do { _ = try await loader.part(parts.file(of: list)) } catch { continue }
+                // Nor is one that its server forbids to store asked for with each tile.
+                uses.note(list, in: loader.cacheNumber, at: loader.now)
             }
         }
-        // Nobody who looks at a map waits for them.
-        guard loader.isBulk else { return }
-        try await withTaskCancellationHandler {
-            try await fetching.value
-        } onCancel: {
-            fetching.cancel()
-        }
+        return nil
     }
 
     private func file(of tile: SetTile, _ isRepeated: Bool, _ loader: PartLoader) async throws -> LoadedPart? {
@@ -193,7 +207,7 @@ final class SetAtServer: TilesAtServer {
     /// It is as fresh as a tile of this machine is: it was looked up in the list just now. Where `set.json` may be another one by now,
     /// its own freshness counts.
     private func answer(
-        _ tile: SetTile?, _ part: LoadedPart?, _ opening: Opening?, _ loader: PartLoader
+        _ tile: SetTile?, _ part: LoadedPart?, _ opening: Opening?, _ notStored: (any Error)?, _ loader: PartLoader
     ) -> CachedTile {
         let now = Timestamp(seconds: loader.now.seconds)
         var (expires, origin) = (now.adding(seconds: 1), part?.origin ?? opening?.part.origin ?? .memory)
@@ -209,7 +223,7 @@ final class SetAtServer: TilesAtServer {
                 status: tile == nil ? 404 : 200, mediaType: tile?.kind.type, contentEncoding: tile?.kind.coding),
             etag: tile?.blob.entityTag, storedAt: now, expires: expires)
         var answer = CachedTile(key: loader.key, data: part?.data, metadata, origin: origin)
-        answer.notStored = part?.notStored
+        answer.notStored = notStored ?? opening?.part.notStored
         return answer
     }
 
@@ -320,6 +334,7 @@ final class SetAtServer: TilesAtServer {
                 guard let data = try cache.store.read(parts.key(of: .chunk(number, of: listing)))?.data,
                     case .success(let tiles) = Result(catching: { try listing.chunk([UInt8](data), number: number) })
                 else { return false }
+                listing.keep(tiles, as: number)
                 search.take(tiles, as: number)
             }
         }

@@ -67,13 +67,12 @@ package struct SetSteps: Sendable {
     private var version: SetVersion?
     /// Whether something was missing that `set.json` led to.
     private var wasMissing = false
+    /// The `set.json` that was not believed.
+    private var doubted: Known?
     /// The versions that were the latest ones before, the last of them first, as far as they have not been tried; `nil` until one is.
     private var former: ArraySlice<(version: SetVersion, replaced: Timestamp)>?
     /// Whether the latest version has a tile there.
     private var isNamed = false
-
-    /// So many former versions are looked at where the latest one cannot be had.
-    private static let mostFormer = 8
 
     /// - Parameters:
     ///   - version: The first digits of the version's root; `nil` for the latest one.
@@ -118,16 +117,26 @@ package struct SetSteps: Sendable {
     /// - Parameters:
     ///   - former: The one that was read before.
     ///   - mayAsk: Whether its server can be asked again.
-    /// - Returns: Whether it is believed; else it is asked for once more.
+    /// - Returns: Whether it is believed; else it is asked for once more, or the former one counts if that cannot be.
     package mutating func take(_ known: Known, after former: Known?, mayAsk: Bool) -> Bool {
-        (readAt, document) = (known.readAt, known.document)
-        guard mayAsk, !wasMissing, known.isDoubtful(after: former) else {
-            state = .opened(known.document)
+        guard let former, known.isDoubtful(after: former) else {
+            follow(known)
             return true
         }
-        wasMissing = true
-        state = .opening(reloads: true)
-        return false
+        if mayAsk, !wasMissing {
+            (wasMissing, doubted) = (true, known)
+            state = .opening(reloads: true)
+            return false
+        }
+        // It is the same as before if its server did not answer.
+        let isAskedAgain = mayAsk && (doubted.map { $0.bytes != known.bytes || $0.readAt != known.readAt } ?? true)
+        follow(isAskedAgain ? known : former)
+        return isAskedAgain
+    }
+
+    private mutating func follow(_ known: Known) {
+        (readAt, document) = (known.readAt, known.document)
+        state = .opened(known.document)
     }
 
     /// Takes the list of the version that was named.
@@ -163,23 +172,29 @@ package struct SetSteps: Sendable {
     /// Whether there may be a tile of the version before the latest one, for whoever cannot have one of the latest.
     ///
     /// Looked up only when that is asked: on the way to a tile that is here nobody asks.
-    /// - Parameter isHere: Whether a version's root is in the cache.
-    package func standIn(_ isHere: @escaping @Sendable (SetVersion) -> Bool) -> (@Sendable () -> Bool)? {
+    /// - Parameter isHere: Whether a version, which was replaced then, has a tile at the place that may stand in.
+    package func standIn(
+        _ isHere: @escaping @Sendable (_ root: BlobDigest, _ replaced: Timestamp, _ place: SetKey) -> Bool
+    ) -> (@Sendable () -> Bool)? {
         guard digits == nil, former == nil, let document else { return nil }
-        return { SetVersion.former(of: document).first.map { isHere($0.version) } ?? false }
+        let place = place
+        return { SetVersion.former(of: document).first.map { isHere($0.version.root, $0.replaced, place) } ?? false }
     }
 
     /// Nothing can be had of the latest version: turns to the one before it, which may have been shown, and lie in the cache.
     ///
-    /// - Parameter mayServe: Whether it may stand in, which was replaced then.
-    /// - Returns: `false` if there is none that may.
-    package mutating func turnsBack(_ mayServe: (_ replaced: Timestamp) -> Bool) -> Bool {
+    /// - Parameter mayServe: Whether the list of a version, which was replaced then, is in the cache, and may stand in.
+    /// - Returns: `false` if there is none.
+    package mutating func turnsBack(_ mayServe: (SetVersion, _ replaced: Timestamp) -> Bool) -> Bool {
         guard digits == nil, let document else { return false }
-        var former = former ?? SetVersion.former(of: document).prefix(Self.mostFormer)
-        guard let next = former.popFirst(), mayServe(next.replaced) else { return false }
-        self.former = former
-        state = .chosen(next.version)
-        return true
+        var former = former ?? SetVersion.former(of: document)[...]
+        while let next = former.popFirst() {
+            guard mayServe(next.version, next.replaced) else { continue }
+            self.former = former
+            state = .chosen(next.version)
+            return true
+        }
+        return false
     }
 
     private static func isRecent(_ readAt: Timestamp, at now: HTTPDate) -> Bool {

@@ -151,6 +151,21 @@ struct ArchiveAtServerTests {
         #expect(try await lab.cache.downloads().isEmpty)
     }
 
+    /// Gaps whose directories had been put out of memory by others were called lost.
+    @Test func aRegionWithManyDirectoriesIsComplete() async throws {
+        var tiles: [UInt64: Data] = [:]
+        for x in stride(from: 0, to: 128, by: 1) {
+            for y in stride(from: 0, to: 128, by: 3) { tiles[TileID.number(z: 7, x: x, y: y)] = TestPicture.png("t") }
+        }
+        let site = ArchiveSite(try TestArchive.bytes(tiles, leafOf: 1))
+        let lab = try ServerLab { try site.answer($0) }
+        let source = try source()
+        let world = try GeoBox(west: -180, south: -85, east: 180, north: 85)
+        let coverage = try source.coverage(.box(world), zooms: 7...7)
+        let report = await (try await lab.cache.download(source, coverage, named: "all")).report()
+        #expect(report.progress.isComplete && report.progress.lost == 0, "\(report.progress)")
+    }
+
     /// A stale tile of a former version was said to be fresh for as long as its own answer was.
     @Test func whatIsStaleIsNotFreshUntilLater() async throws {
         let (lab, site) = try lab()

@@ -396,6 +396,120 @@ struct SetAtServerTests {
         #expect(try await lab.tile(try source(), 0, .cacheOnly)?.data == png("sea"))
     }
 
+    /// Lists that could not be had, or were removed a moment after they had been looked after, were missing from a download that was done.
+    @Test(arguments: ["removed", "not had at first"])
+    func aDownloadIsNotDoneWithoutItsLists(how: String) async throws {
+        let publisher = try PublisherInLab(salt: salt)
+        try publisher.publish([0: "sea", 2: "land"])
+        let (lab, site) = try lab(publisher)
+        let map = try source()
+        let world = try GeoBox(west: -180, south: -85, east: 180, north: 85)
+        let coverage = try map.coverage(.box(world), zooms: 2...2)
+        // They are in memory, and not stored.
+        #expect(try await lab.tile(map, 0, .serverOnly) != nil)
+        if how == "removed" {
+            for _ in 0..<2 { #expect(try await lab.tile(map, 0) != nil) }
+            while try lab.keys().filter({ $0.hasSuffix(".gz") }).count < 2 { await Task.yield() }
+            _ = try lab.cache.store.remove(try lab.keys().map { try TileKey($0) })
+        } else {
+            site.twist { request, answer in
+                if request.path?.hasSuffix(".gz") == true { answer = SiteAnswer(status: 503) }
+            }
+            #expect(try await lab.tile(map, 0) != nil, "it needs no list that is in memory")
+            site.twist { _, _ in }
+            lab.cache.forgetFailures()
+        }
+        let report = await (try await lab.cache.download(map, coverage)).report()
+        #expect(report.progress.isComplete && report.progress.lost == 0, "\(report)")
+        site.isAway(true)
+        try lab.reopen()
+        try await expect(lab, try source(), [0: "sea", 2: "land"], "\(how)", mode: .cacheOnly)
+    }
+
+    /// An older document that another process has stored was followed after a look by which nobody could be asked.
+    @Test func anOlderDocumentIsNotBelievedWhereNobodyCanBeAsked() async throws {
+        let publisher = try PublisherInLab(salt: salt)
+        try publisher.publish([0: "sea"])
+        let (lab, site) = try lab(publisher)
+        let old = try Data(contentsOf: URL(fileURLWithPath: publisher.path))
+        let map = try source()
+        #expect(try await lab.tile(map, 0) != nil)
+        try publisher.publish([0: "ice"])
+        lab.clock.advance(seconds: 10)
+        #expect(try await lab.tile(map, 0)?.data == png("ice"))
+        // As another process would: its own source knows nothing of the second version.
+        site.twist { request, answer in
+            if request.path == "/maps/set.json" { answer = SiteAnswer(body: old) }
+        }
+        lab.clock.advance(seconds: 10)
+        #expect(try await lab.tile(try source(), 0)?.data == png("sea"))
+        site.isAway(true)
+        #expect(try await lab.tile(map, 0, .cacheOnly)?.data == png("ice"))
+        #expect(try await lab.tile(map, 0)?.data == png("ice"), "it cannot be asked again")
+        site.isAway(false)
+        site.twist { _, _ in }
+        lab.cache.forgetFailures()
+        lab.clock.advance(seconds: 1)
+        #expect(try await lab.tile(map, 0)?.data == png("ice"))
+    }
+
+    /// Beyond eight versions nothing was shown any more, though all of one was here.
+    @Test func aVersionThatWasReplacedOftenStandsInToo() async throws {
+        let publisher = try PublisherInLab(salt: salt)
+        try publisher.publish([0: "sea"])
+        let (lab, site) = try lab(publisher)
+        #expect(try await lab.tile(try source(), 0) != nil)
+        for number in 0..<12 { try publisher.publish([0: "ice \(number)"]) }
+        site.twist { request, answer in
+            if request.path != "/maps/set.json" { answer = SiteAnswer(status: 503) }
+        }
+        lab.clock.advance(seconds: 100)
+        for mode in [LoadMode.standard, .cacheOnly] {
+            #expect(try await lab.tile(try source(), 0, mode)?.data == png("sea"), "\(mode)")
+        }
+    }
+
+    /// What was kept in memory, as nothing could be stored, counted for a download as stored.
+    @Test func aDownloadAfterASuspensionStoresWhatWasInMemory() async throws {
+        let publisher = try PublisherInLab(salt: salt)
+        try publisher.publish([0: "sea", 2: "land"])
+        let (lab, site) = try lab(publisher)
+        let map = try source()
+        lab.cache.suspend()
+        for x in 0..<4 { #expect(try await lab.tile(map, x) != nil) }
+        lab.cache.resume()
+        let world = try GeoBox(west: -180, south: -85, east: 180, north: 85)
+        let coverage = try map.coverage(.box(world), zooms: 2...2)
+        let report = await (try await lab.cache.download(map, coverage)).report()
+        #expect(report.progress.isComplete && report.progress.lost == 0, "\(report)")
+        site.isAway(true)
+        try lab.reopen()
+        try await expect(lab, try source(), [0: "sea", 2: "land"], "stored", mode: .cacheOnly)
+    }
+
+    /// What stands in has to be there, and allowed: else what is missing was asked for once, and a short failure was an error.
+    @Test func whatNothingStandsInForIsAskedForAgain() async throws {
+        let publisher = try PublisherInLab(salt: salt)
+        try publisher.publish([0: "sea", 2: "land"])
+        let (lab, site) = try lab(publisher)
+        let map = try source { $0.attempts = 3 }
+        #expect(try await lab.tile(map, 0) != nil)
+        try publisher.publish([0: "ice", 2: "city"])
+        lab.clock.advance(seconds: 10)
+        let failing = object("city")
+        let left = Locked(2)
+        site.twist { request, answer in
+            guard request.path == failing else { return }
+            let fails = left.withLock { left in
+                left -= 1
+                return left >= 0
+            }
+            if fails { answer = SiteAnswer(status: 503) }
+        }
+        // The former version's tile was never looked at.
+        #expect(try await lab.tile(map, 2)?.data == png("city"))
+    }
+
     /// Who asked with one cache waited for another one's request, and was told that the cache was closed.
     @Test func whoClosesACacheEndsNothingInAnother() async throws {
         let publisher = try PublisherInLab(salt: salt)

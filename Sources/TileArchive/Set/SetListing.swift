@@ -47,6 +47,13 @@ package final class SetListing: Sendable {
         return tiles
     }
 
+    /// The tile of a place, if the chunks that lead to it are in memory.
+    package func known(at place: SetKey) -> SetTile? {
+        var search = SetSearch(place, in: self)
+        guard case .tile(let tile) = search.next(), tile.key.isAtPlace(of: place) else { return nil }
+        return tile
+    }
+
     /// The key of a chunk's first tile, if it is known.
     fileprivate func first(of number: Int) -> SetKey? {
         firsts.withLock { $0[number] } ?? known(number)?.first?.key

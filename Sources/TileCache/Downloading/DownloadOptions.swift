@@ -57,7 +57,8 @@ public struct DownloadOptions: Sendable {
     package var onTile: (@Sendable (TileKey, TileOutcome) -> Void)?
     /// Told, before anything is written about a tile, the name of the bytes that it will have; `nil` if it will have none.
     ///
-    /// Called on threads that may wait. If it throws, nothing is written, and the tile has failed.
+    /// Called on threads that may wait. If it throws, nothing is written, and the tile has failed, for all who wait for it. It is not told of
+    /// what another request brings that was under way: it is for programs that ask for nothing else meanwhile.
     package var beforeStoring: (@Sendable (TileKey, BlobDigest?) throws -> Void)?
     /// Whether it waits for a network that it may use; else it ends.
     var waitsForNetwork = true

@@ -161,15 +161,24 @@ package struct PartLoader: Sendable {
         for part: LoadedPart, replaced: Timestamp, after failure: FetchFailure?
     ) -> StaleReason? {
         guard let failure, order.mode != .cacheOnly else { return order.mode == .cacheOnly ? .offline : nil }
+        return standsIn(for: part, replaced, failure.failure)
+    }
+
+    /// Whether it could where the server does not answer.
+    package func mayStandIn(for part: LoadedPart, replaced: Timestamp) -> Bool {
+        standsIn(for: part, replaced, .unreachable) != nil
+    }
+
+    private func standsIn(for part: LoadedPart, _ replaced: Timestamp, _ failure: OriginFailure) -> StaleReason? {
         let old = Candidate(key: order.key, part.metadata, .none, nil).replaced(at: now, since: replaced)
         return reason(old, isPinned: false, after: failure)
     }
 
     /// Why what another version has taken the place of may be answered, if it may.
-    private func reason(_ old: Candidate, isPinned: Bool, after failure: FetchFailure) -> StaleReason? {
+    private func reason(_ old: Candidate, isPinned: Bool, after failure: OriginFailure) -> StaleReason? {
         guard order.mode != .serverOnly, !order.isStrict else { return nil }
         let decision = LoadDecision.after(
-            failure.failure, order.mode, old.response, isPinned: isPinned, cache.use(source), at: now)
+            failure, order.mode, old.response, isPinned: isPinned, cache.use(source), at: now)
         guard case .serve(let reason) = decision else { return nil }
         return reason ?? .error
     }
@@ -211,7 +220,7 @@ package struct PartLoader: Sendable {
     package func storedTile(after failure: FetchFailure) async throws -> CachedTile? {
         guard order.mode != .serverOnly, let (stored, _) = try await self.stored(order.key),
             let reason = reason(
-                Candidate(stored).replaced(at: now), isPinned: stored.entry.isPinned, after: failure)
+                Candidate(stored).replaced(at: now), isPinned: stored.entry.isPinned, after: failure.failure)
         else { return nil }
         return replaced(stored, reason)
     }
@@ -223,7 +232,8 @@ package struct PartLoader: Sendable {
             guard order.mode != .cacheOnly, error.code != .closed else { throw error }
             cache.configuration.onEvent?(.notRead(key, error))
         }
-        if let held = cache.held.tile(key),
+        // A download asks again for what could not be stored.
+        if !order.isStrict, let held = cache.held.tile(key),
             held.entry.metadata.storedAt >= stored?.entry.metadata.storedAt ?? .distantPast
         {
             return (held, true)

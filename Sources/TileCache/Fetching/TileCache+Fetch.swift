@@ -224,7 +224,7 @@ private struct FetchRun {
     /// Without this look, an asker that is delayed between looking and asking would send a request of its own.
     private func landedMeanwhile() async throws -> CachedTile? {
         let (key, mode) = (order.key, order.mode)
-        if let held = cache.held.tile(key).flatMap(cache.judged(order.part)),
+        if !order.isStrict, let held = cache.held.tile(key).flatMap(cache.judged(order.part)),
             case .serve(let reason) = cache.decision(mode, held.entry)
         {
             return order.tile(held, origin: reason.map { .stale($0) } ?? .memory)

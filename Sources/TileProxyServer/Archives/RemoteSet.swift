@@ -68,6 +68,11 @@ final class RemoteSet: RemoteTiles {
     /// Follows a `set.json` that is believed.
     func follow(_ known: SetSteps.Known) { state.withLock { $0.known = known } }
 
+    /// The tile of a place in a version, if all that leads to it is in memory.
+    func known(at place: SetKey, of root: BlobDigest) -> SetTile? {
+        state.withLock { $0.listings.find(root) }?.known(at: place)
+    }
+
     /// The list of a version.
     ///
     /// - Parameters:

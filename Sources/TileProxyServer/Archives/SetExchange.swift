@@ -42,9 +42,16 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
 
     /// Whether a tile of the former version may be here, for whoever cannot have one of the latest.
     private var standIn: (@Sendable () -> Bool)? {
-        let (parts, store) = (set.parts, steps.tiles.service.store)
-        // What cannot be read counts as none.
-        return way?.standIn { (try? store.entry(for: parts.key(of: .root($0)))) != nil }
+        guard let opening else { return nil }
+        let (set, store, use, now) = (set, steps.tiles.service.store, steps.source.use, now)
+        let candidate = opening.candidate
+        return way?.standIn { root, replaced, place in
+            guard candidate.mayStandIn(since: replaced, after: .unreachable, use, at: now),
+                let tile = set.known(at: place, of: root)
+            else { return false }
+            // What cannot be read counts as none.
+            return (try? store.entry(for: set.parts.file(of: tile, isRepeated: false).key)) != nil
+        }
     }
 
     private var now: HTTPDate { steps.tiles.time.now }
@@ -186,10 +193,13 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
             return true
         }
         guard !steps.onlyIfCached, way?.isFormer != true else { return }
-        for part in missing {
+        let (uses, now) = (set.uses, now)
+        for list in missing {
+            let part = set.parts.file(of: list)
             // The client does not wait for it.
-            TileExchange(steps.tiles, steps.source, part.key, onlyIfCached: false, subject: .part(part)) { _ in }
-                .start()
+            TileExchange(steps.tiles, steps.source, part.key, onlyIfCached: false, subject: .part(part)) { outcome in
+                if case .tile = outcome { uses.note(list, at: now) }
+            }.start()
         }
     }
 
@@ -222,11 +232,11 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
         self.failure = failure
         guard !steps.onlyIfCached, let opening, let meaning = failure.meaning else { return steps.end(failure.outcome) }
         let (use, now) = (steps.source.use, now)
-        let turnsBack = way?.turnsBack { replaced in
-            let old = opening.candidate.replaced(at: now, since: replaced).response
-            let decision = LoadDecision.after(meaning, .standard, old, isPinned: false, use, at: now)
-            if case .serve = decision { return true }
-            return false
+        let (parts, store) = (set.parts, steps.tiles.service.store)
+        let turnsBack = way?.turnsBack { version, replaced in
+            // What cannot be read counts as none.
+            (try? store.entry(for: parts.key(of: .root(version)))) != nil
+                && opening.candidate.mayStandIn(since: replaced, after: meaning, use, at: now)
         }
         guard turnsBack == true else { return steps.end(failure.outcome) }
         goOn()
@@ -234,6 +244,16 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
 }
 
 extension Candidate {
+    /// Whether a version that a `set.json` has replaced may stand in for the one that it names.
+    fileprivate func mayStandIn(
+        since replaced: Timestamp, after failure: OriginFailure, _ use: CacheUse, at now: HTTPDate
+    ) -> Bool {
+        let old = self.replaced(at: now, since: replaced).response
+        let decision = LoadDecision.after(failure, .standard, old, isPinned: false, use, at: now)
+        if case .serve = decision { return true }
+        return false
+    }
+
     /// The bytes of a set's file as those of a tile.
     fileprivate func of(_ key: TileKey, _ kind: SetKind) -> Candidate {
         let stored = entry.metadata
