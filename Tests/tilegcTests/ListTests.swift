@@ -186,6 +186,9 @@ struct ListTests {
         try succeed("expire", cache, "--all")
         let asked = origin.requests.count
         #expect(try revalidate(origin, "--changed", scratch("no/such/folder")).status == 74)
+        // It was waited for, and no signal ended that.
+        #expect(mkfifo(scratch("pipe"), 0o600) == 0)
+        #expect(try revalidate(origin, "--changed", scratch("pipe")).status == 74, "a pipe that nobody reads")
         #expect(origin.requests.count == asked)
         #expect(try revalidate(origin, "--changed", "/dev/full").status == 0, "nothing has changed")
     }

@@ -37,8 +37,11 @@ final class ChangedKeys: Sendable {
         var before: [TileKey: BlobDigest?] = [:]
         try store.forEachEntry(where: selection) { before[$0.key] = .some($0.blob) }
         self.before = before
-        let descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o666)
-        guard descriptor >= 0 else { throw Failure(.inputOutput, "cannot write \(path): \(systemText(errno))") }
+        // A pipe that nobody reads is an error, and not waited for; one that is read slowly is.
+        let descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0o666)
+        guard descriptor >= 0, fcntl(descriptor, F_SETFL, 0) == 0 else {
+            throw Failure(.inputOutput, "cannot write \(path): \(systemText(errno))")
+        }
         file = Locked(File(descriptor: descriptor))
     }
 
