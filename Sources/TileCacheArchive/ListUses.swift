@@ -40,21 +40,24 @@ package final class ListUses: Sendable {
 
     package init() {}
 
-    /// Notes the use of lists, and of `set.json` with a root, in the cache; each once in a while.
+    /// Notes the use of the lists on a way, and of `set.json` with a root, in the cache; each once in a while.
     ///
     /// A version's root is known without looking at `set.json` again.
     /// - Parameters:
-    ///   - lists: The root and the chunk that have led to a tile.
+    ///   - way: It has come to a tile, or to that there is none.
     ///   - cache: What tells the cache from others, where there are several.
     ///   - isCertain: Whether all of them are looked after now: a download is not done without them.
     ///   - touch: Notes the use of an entry; `false` if there is none.
     /// - Returns: Those that are not there, which are looked for again until ``note(_:in:at:)`` says that they were had.
     package func missing(
-        _ lists: [UsedList], of parts: SetParts, in cache: UInt64 = 0, isCertain: Bool = false, at now: HTTPDate,
+        on way: SetSteps, of parts: SetParts, in cache: UInt64 = 0, isCertain: Bool = false, at now: HTTPDate,
         _ touch: (TileKey) throws -> Bool
     ) rethrows -> [UsedList] {
-        try lists.filter { list in
-            guard isCertain || isDue(Use(cache: cache, list: list.digest), at: now) else { return false }
+        guard let ends = way.ends,
+            isCertain || isDue(ends.root, cache, now) || ends.chunk.map({ isDue($0, cache, now) }) ?? false
+        else { return [] }
+        return try way.lists.filter { list in
+            guard isCertain || isDue(list.digest, cache, now) else { return false }
             if case .root = list { _ = try touch(parts.document.key) }
             guard try touch(parts.key(of: list)) else { return true }
             note(list, in: cache, at: now)
@@ -70,9 +73,9 @@ package final class ListUses: Sendable {
         }
     }
 
-    private func isDue(_ use: Use, at now: HTTPDate) -> Bool {
+    private func isDue(_ list: BlobDigest, _ cache: UInt64, _ now: HTTPDate) -> Bool {
         noted.withLock { noted in
-            guard let last = noted[use] else { return true }
+            guard let last = noted[Use(cache: cache, list: list)] else { return true }
             return !(0..<Self.interval).contains(now.seconds &- last)
         }
     }

@@ -119,10 +119,10 @@ final class SetAtServer: TilesAtServer {
             way.take(tiles, as: number)
         case .file(let tile, let isRepeated):
             guard let part = try await file(of: tile, isRepeated, loader) else { return .missing }
-            let notStored = try await keep(way.lists, loader)
+            let notStored = try await keep(way, loader)
             return .end(answer(tile, part, opening, part.notStored ?? notStored, loader))
         case .absent:
-            let notStored = try await keep(way.lists, loader)
+            let notStored = try await keep(way, loader)
             return .end(answer(nil, nil, opening, notStored, loader))
         case .gone: return .missing
         case .noVersion:
@@ -164,10 +164,10 @@ final class SetAtServer: TilesAtServer {
     ///
     /// Who looks at a map does not wait for that; a download is not done before.
     /// - Returns: Why one is not stored that had to be.
-    private func keep(_ lists: [UsedList], _ loader: PartLoader) async throws -> (any Error)? {
+    private func keep(_ way: SetSteps, _ loader: PartLoader) async throws -> (any Error)? {
         guard loader.mode != .serverOnly, loader.mode != .cacheOnly else { return nil }
         let missing = try uses.missing(
-            lists, of: parts, in: loader.cacheNumber, isCertain: loader.isBulk, at: loader.now
+            on: way, of: parts, in: loader.cacheNumber, isCertain: loader.isBulk, at: loader.now
         ) { try loader.touch($0) }
         guard !missing.isEmpty else { return nil }
         if loader.isBulk {
@@ -320,10 +320,10 @@ final class SetAtServer: TilesAtServer {
         var search = SetSearch(place, in: listing)
         while true {
             let step = search.next()
-            if let number = search.chunk, try cache.store.entry(for: parts.key(of: .chunk(number, of: listing))) == nil
-            {
-                return false
-            }
+            guard
+                try search.path.allSatisfy({ try cache.store.entry(for: parts.key(of: .chunk($0, of: listing))) != nil }
+                )
+            else { return false }
             switch step {
             case .tile(let tile) where tile.key.isAtPlace(of: place):
                 let part = parts.file(of: tile, isRepeated: false)

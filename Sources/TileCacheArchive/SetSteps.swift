@@ -149,10 +149,16 @@ package struct SetSteps: Sendable {
         state = .searching(search, in: listing)
     }
 
-    /// The lists that have led here: the root, and the chunk that the search has come to.
-    package var lists: [UsedList] {
+    /// The lists that have led here: the root, and the chunks that the search has looked at.
+    var lists: [UsedList] {
         guard case .searching(let search, let listing) = state, let version else { return [] }
-        return [.root(version)] + (search.chunk.map { [.chunk($0, of: listing)] } ?? [])
+        return [.root(version)] + search.path.map { .chunk($0, of: listing) }
+    }
+
+    /// The root, and the chunk that the search has come to: where both are looked after, so are those between them.
+    var ends: (root: BlobDigest, chunk: BlobDigest?)? {
+        guard case .searching(let search, let listing) = state else { return nil }
+        return (listing.root, search.path.last.map { listing.items[$0].digest })
     }
 
     /// A file is missing that was named, or a version is: the set was renewed, perhaps, and `set.json` has to be read anew.

@@ -186,6 +186,9 @@ struct ListTests {
         try succeed("expire", cache, "--all")
         let asked = origin.requests.count
         #expect(try revalidate(origin, "--changed", scratch("no/such/folder")).status == 74)
+        try write("0/0/0\n")
+        #expect(try revalidate(origin, "--list", list, "--changed", list).status == 64)
+        #expect(try String(contentsOfFile: list, encoding: .utf8) == "0/0/0\n", "it was written over")
         // It was waited for, and no signal ended that.
         #expect(mkfifo(scratch("pipe"), 0o600) == 0)
         #expect(try revalidate(origin, "--changed", scratch("pipe")).status == 74, "a pipe that nobody reads")

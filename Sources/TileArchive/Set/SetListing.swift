@@ -93,19 +93,21 @@ package struct SetSearch: Sendable {
         high = listing.items.count
     }
 
-    /// The number of the chunk that the search has come to; `nil` for a list without any.
-    package var chunk: Int? { low + further < listing.items.count ? low + further : listing.items.indices.last }
+    /// The numbers of the chunks that it has looked at, each once: with them it finds the same again.
+    package private(set) var path: [Int] = []
 
     /// Goes on as far as what is known leads.
     package mutating func next() -> Step {
         guard high > 0 else { return .none }
         while high - low > 1 {
             let middle = (low + high) / 2
+            look(at: middle)
             guard let first = taken(middle)?.first?.key ?? listing.first(of: middle) else { return .chunk(middle) }
             if first <= key { low = middle } else { high = middle }
         }
         // A place whose tiles are cut in two by the length of the chunk, which is rare, goes on in the next one.
         while further < 2, low + further < listing.items.count {
+            look(at: low + further)
             guard let tiles = taken(low + further) ?? listing.known(low + further) else {
                 return .chunk(low + further)
             }
@@ -115,6 +117,8 @@ package struct SetSearch: Sendable {
         }
         return .none
     }
+
+    private mutating func look(at number: Int) { if !path.contains(number) { path.append(number) } }
 
     /// Takes the tiles of the chunk that ``next()`` has named.
     package mutating func take(_ tiles: [SetTile], as number: Int) { taken = (number, tiles) }

@@ -185,14 +185,15 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
     /// Sees to it that the lists that have led to the tile are in the cache as they are in memory.
     private func keepLists() {
         let (service, store) = (steps.tiles.service, steps.tiles.service.store)
-        let missing = set.uses.missing(way?.lists ?? [], of: set.parts, at: now) { key in
+        guard let way else { return }
+        let missing = set.uses.missing(on: way, of: set.parts, at: now) { key in
             do {
                 guard let entry = try store.entry(for: key) else { return false }
                 try store.touch(key, EntryVersion(entry))
             } catch { service.notRead(key, error) }
             return true
         }
-        guard !steps.onlyIfCached, way?.isFormer != true else { return }
+        guard !steps.onlyIfCached, !way.isFormer else { return }
         let (uses, now) = (set.uses, now)
         for list in missing {
             let part = set.parts.file(of: list)

@@ -32,6 +32,9 @@ struct Revalidate: AsyncParsableCommand {
     @OptionGroup var report: ReportOptions
 
     func run() async throws {
+        if let changed, let list = list.list, TileCollection.isSame(list, changed) {
+            throw Failure(.usage, "--changed \(changed): this is the list; name another file")
+        }
         let source = try server.tileSource()
         var selection = select.selection
         selection.source = source.name
