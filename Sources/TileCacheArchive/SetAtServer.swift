@@ -108,7 +108,10 @@ final class SetAtServer: TilesAtServer {
             let former = state.withLock { $0.known }
             let known = try await document(part, loader)
             opening = Opening(part: part)
-            guard way.take(known, after: former, mayAsk: loader.mode != .cacheOnly) else { return .more }
+            let isAnswer = part.origin == .network || part.origin == .revalidated
+            guard way.take(known, after: former, mayAsk: loader.mode != .cacheOnly, isAnswer: isAnswer) else {
+                return .more
+            }
             state.withLock { $0.known = known }
         case .list(let version, let isRepeated):
             guard let listing = try await listing(version, isRepeated, loader) else { return .missing }

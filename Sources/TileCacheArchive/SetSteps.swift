@@ -67,8 +67,6 @@ package struct SetSteps: Sendable {
     private var version: SetVersion?
     /// Whether something was missing that `set.json` led to.
     private var wasMissing = false
-    /// The `set.json` that was not believed.
-    private var doubted: Known?
     /// The versions that were the latest ones before, the last of them first, as far as they have not been tried; `nil` until one is.
     private var former: ArraySlice<(version: SetVersion, replaced: Timestamp)>?
     /// Whether the latest version has a tile there.
@@ -117,21 +115,21 @@ package struct SetSteps: Sendable {
     /// - Parameters:
     ///   - former: The one that was read before.
     ///   - mayAsk: Whether its server can be asked again.
+    ///   - isAnswer: Whether its server has given it just now.
     /// - Returns: Whether it is believed; else it is asked for once more, or the former one counts if that cannot be.
-    package mutating func take(_ known: Known, after former: Known?, mayAsk: Bool) -> Bool {
+    package mutating func take(_ known: Known, after former: Known?, mayAsk: Bool, isAnswer: Bool) -> Bool {
         guard let former, known.isDoubtful(after: former) else {
             follow(known)
             return true
         }
         if mayAsk, !wasMissing {
-            (wasMissing, doubted) = (true, known)
+            wasMissing = true
             state = .opening(reloads: true)
             return false
         }
-        // It is the same as before if its server did not answer.
-        let isAskedAgain = mayAsk && (doubted.map { $0.bytes != known.bytes || $0.readAt != known.readAt } ?? true)
-        follow(isAskedAgain ? known : former)
-        return isAskedAgain
+        // What was stored is no answer to the question whether it counts.
+        follow(isAnswer ? known : former)
+        return isAnswer
     }
 
     private mutating func follow(_ known: Known) {

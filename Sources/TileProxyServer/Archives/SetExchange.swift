@@ -94,8 +94,11 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
         guard let opening = StepsToTile.Opening(outcome) else { return turnBack(outcome, steps.failure) }
         self.opening = opening
         let (former, mayAsk) = (set.latest, !steps.onlyIfCached)
+        let isAnswer = opening.from == .miss || opening.from == .revalidated
         set.document(of: opening.candidate, on: steps.tiles) { reading in
-            self.read(reading) { if $0.take($1, after: former, mayAsk: mayAsk) { self.set.follow($1) } }
+            self.read(reading) {
+                if $0.take($1, after: former, mayAsk: mayAsk, isAnswer: isAnswer) { self.set.follow($1) }
+            }
         }
     }
 
