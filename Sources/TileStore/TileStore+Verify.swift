@@ -18,6 +18,13 @@ extension TileStore {
         if repair, isReadOnly {
             throw StoreError(.readOnly, "\(files.location) is open for reading alone; it cannot be repaired")
         }
+        // A store that is open for reading alone looks without the lock, whose holders report in the same way.
+        do { return try check(quick: quick, repair: repair, progress) } catch let error as FileError {
+            throw StoreError(error, in: files.location)
+        }
+    }
+
+    private func check(quick: Bool, repair: Bool, _ progress: ((Int, Int) -> Void)?) throws -> VerifyReport {
         // Only under the lock is it judged what the journal's end is, if that is no right line.
         if isReadOnly { try catchUp() } else { try hold { _ in } }
         var report = VerifyReport()

@@ -50,6 +50,32 @@ struct FaultSweepTests {
         #expect(failure == nil, "\(kind.name), durable \(durable)")
     }
 
+    /// It was the system's error as it is, which `tilegc verify` took for a mistake in its arguments (status 64).
+    @Test(
+        "What a verify cannot read is a StoreError, also where the cache is open for reading alone",
+        arguments: [false, true])
+    func failingWhileVerifying(readOnly: Bool) throws {
+        let lab = try Lab()
+        try lab.put(0..<5)
+        var configuration = Lab.plain
+        configuration.readOnly = readOnly
+        var ended = false
+        for operation in 0..<1000 where !ended {
+            let files = SimulatedFileSystem(lab.disk)
+            let store = try TileStore(environment: lab.clock.environment(files, seed: 99), configuration: configuration)
+            files.fail(SimulatedFileSystem.Fault(at: operation, number: EIO, persistent: true))
+            do {
+                _ = try store.verify()
+                ended = !files.hasStruck
+            } catch {
+                #expect(error is StoreError, "operation \(operation): \(error)")
+            }
+            store.simulateKill()
+            files.kill()
+        }
+        #expect(ended)
+    }
+
     @Test("While a cache is opened, an operation that fails is a StoreError, and the next opening works")
     func failingWhileOpening() throws {
         for number in [EIO, ENOSPC, EACCES] {
