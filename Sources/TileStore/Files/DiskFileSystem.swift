@@ -245,5 +245,12 @@ package final class DiskFileSystem: FileSystem {
         _ = with(path) { fchmodat($0, $1, modes.folder & modes.allowed | info.st_mode & S_ISGID, 0) }
     }
 
-    package func mayWrite() -> Bool { access(location, W_OK) == 0 }
+    package func mayWrite() -> Bool {
+        guard access(location, W_OK) == 0 else { return false }
+        // After an error of its disk, ext4 may still be mounted rw for `access`, and refuse every opening for writing.
+        let lock = openDescriptor(location + "/lock", O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
+        guard lock >= 0 else { return errno != Errno.readOnlyVolume }
+        closeDescriptor(lock)
+        return true
+    }
 }

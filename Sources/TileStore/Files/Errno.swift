@@ -39,6 +39,11 @@ extension StoreError {
                 .diskFull,
                 "the disk of \(location) is full (\(error)); free space, or evict with tilegc gc --max-bytes",
                 cause: error)
+        } else if error.number == Errno.readOnlyVolume {
+            self.init(
+                .readOnly,
+                "the disk of \(location) is read-only (\(error)); mount it for writing, after an error (see the system's log) with "
+                    + "fsck first", cause: error)
         } else if error.isDenied {
             self.init(
                 .readOnly, "\(location) cannot be used so by this user (\(error)); see its owner and its mode",
