@@ -140,6 +140,11 @@ package struct ProxyService: Sendable {
         do {
             let store = try TileStore(at: configuration.cache ?? "", configuration: settings)
             try configuration.setLimits(of: store, logger)
+            if store.isReadOnly {
+                logger.warning(
+                    "the cache can only be read: what is in it is served, and nothing is stored; see its disk, owner and mode",
+                    metadata: ["cache": "\(configuration.cache ?? "")"])
+            }
             if try store.hasLosses {
                 logger.warning(
                     "part of the manifest was lost, and entries with it: they are fetched anew; see 'tilegc verify'",

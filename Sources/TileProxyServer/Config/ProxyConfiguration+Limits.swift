@@ -28,14 +28,15 @@ extension ProxyConfiguration {
             try setWholeLimits(of: store, logger)
             failure = nil
         } catch { failure = error }
-        try store.setSourceCapacities(sourceCapacities)
+        if !store.isReadOnly { try store.setSourceCapacities(sourceCapacities) }
         if let failure { throw failure }
     }
 
     private func setWholeLimits(of store: TileStore, _ logger: Logger) throws {
         let known = try store.limits()
         let limits = limits(over: known)
-        guard limits != known else { return }
+        // Where nothing can be stored they bound nothing; the next start on a disk that can be written sets them.
+        guard limits != known, !store.isReadOnly else { return }
         if known != StoreLimits(capacity: nil) {
             logger.notice(
                 "the configuration replaces the cache's limits (capacity, entries)",
