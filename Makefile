@@ -8,7 +8,7 @@ export SWIFT_DETERMINISTIC_HASHING := 1
 STRICT := TILECACHE_STRICT=1 SCRATCH=.build-strict CHECKS="--explicit-target-dependency-import-check error"
 
 .PHONY: help setup build run serve test lint check-imports check-model check-format check-s3 check-s3-ceph check-http2 check-haproxy check-readme check-purge-list check-sets check-page check-mapkit check-app \
-	package check-package check-faults test-apple build-apple bench check-instructions bench-proxy bench-fleet soak-proxy fuzz tsan docs clean
+	package check-package check-faults check-disk test-apple build-apple bench check-instructions bench-proxy bench-fleet soak-proxy fuzz tsan docs clean
 
 help: ## lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -126,6 +126,9 @@ soak-proxy: setup ## runs tileproxy for 30 minutes before an origin that fails, 
 
 check-faults: build ## runs both programs while reads, writes, opens and syncs of files fail (needs fiu-utils)
 	@PATH="$$(swift build -c release --show-bin-path):$$PATH" Scripts/check-faults.py $(ARGS)
+
+check-disk: build ## runs both programs on an ext4 that fills up, turns read-only or loses its power (as root)
+	@PATH="$$(swift build -c release --show-bin-path):$$PATH" Scripts/check-disk.py $(ARGS)
 
 fuzz: setup ## fuzzes with coverage what takes bytes from outside; TARGETS, SECONDS_EACH (30)
 	@Scripts/fuzz.sh
