@@ -48,6 +48,61 @@ struct DurabilityTests {
         }
     }
 
+    @Test(
+        "What was stored before a sync survives a power cut in both modes, others' tiles too",
+        arguments: 0..<60 as Range<UInt64>)
+    func whatWasStoredBeforeASync(seed: UInt64) throws {
+        let disk = SimulatedDisk(clock: ManualClock(), recordsChanges: true)
+        let lab = try Lab(configuration(durable: seed % 2 == 1), disk: disk)
+        let relaxed = try lab.another(configuration(durable: false))
+        try lab.put(0..<6)
+        for number in 3..<9 { try relaxed.put(lab.bytes(number), for: lab.key(number), metadata: lab.metadata()) }
+        if seed % 3 == 0 { _ = try lab.store.compact() }
+        try lab.store.sync()
+        // The power goes while somebody writes on.
+        for number in 20..<23 { try relaxed.put(lab.bytes(number), for: lab.key(number), metadata: lab.metadata()) }
+        relaxed.simulateKill()
+        var random = SplitMix64(seed: seed)
+        disk.powerCut(using: &random)
+        try lab.reopen(bootID: "boot-2")
+        for number in 0..<9 { #expect(try lab.store.read(lab.key(number))?.data == lab.bytes(number), "\(number)") }
+    }
+
+    @Test("A sync that the disk refuses is an error, on whatever operation, and the next one works")
+    func failingWhileSyncing() throws {
+        let lab = try Lab(configuration(durable: false))
+        try lab.put(0..<4)
+        var ended = false
+        for operation in 0..<1000 where !ended {
+            try lab.put(operation % 4..<4)
+            lab.files.fail(SimulatedFileSystem.Fault(at: operation, number: EIO))
+            do {
+                try lab.store.sync()
+                ended = !lab.files.hasStruck
+            } catch {
+                #expect(error is StoreError, "operation \(operation): \(error)")
+                #expect(lab.files.hasStruck)
+            }
+            lab.files.fail(nil)
+        }
+        #expect(ended)
+        try lab.store.sync()
+    }
+
+    @Test("A sync of a real folder, of a store open for reading alone, and of one that is closed")
+    func syncOfRealFolders() throws {
+        let folder = TemporaryFolder()
+        let store = try TileStore(at: folder.path)
+        let metadata = TileMetadata(storedAt: Timestamp(seconds: 1), expires: Timestamp(seconds: 2))
+        try store.put(Data("a".utf8), for: TileKey("w/0/0/0"), metadata: metadata)
+        try store.sync()
+        var configuration = StoreConfiguration()
+        configuration.readOnly = true
+        try TileStore(at: folder.path, configuration: configuration).sync()
+        try store.close()
+        #expect(throws: StoreError.self) { try store.sync() }
+    }
+
     @Test("A durable store alone writes no bytes twice and syncs nothing twice")
     func durableAlone() throws {
         let lab = try Lab(configuration(durable: true))

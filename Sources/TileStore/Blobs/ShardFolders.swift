@@ -67,6 +67,14 @@ struct ShardFolders: Sendable {
     /// Syncs the names in a shard.
     func sync(_ shard: UInt8) throws(FileError) { try files.syncFolder(Self.path(shard)) }
 
+    /// Syncs the names in all shards, and theirs.
+    func syncAll() throws(FileError) {
+        for shard in UInt8.min...UInt8.max where try files.status(at: Self.path(shard))?.kind == .folder {
+            try sync(shard)
+        }
+        try files.syncFolder("objects")
+    }
+
     // MARK: What lies there
 
     /// A shard's path and the names in it, `nil` if it is no folder; nothing if there is none.

@@ -84,6 +84,7 @@ struct Import: ParsableCommand {
         let gone = try result.tiles - transfer.countOfKept()
         let hasEvicted = store.evictedHere.removedEntries > 0
         let limits = try store.limits()
+        try store.sync()
         try store.close()
 
         if result.tiles == 0, result.bytes == 0, result.keptNewer == 0, !result.wasStopped {

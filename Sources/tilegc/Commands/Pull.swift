@@ -122,6 +122,7 @@ struct Pull: AsyncParsableCommand {
                 throw error
             }
             progress.withLock { $0.clear() }
+            try store.sync()
             try store.close()
             // The tiles are there whatever becomes of it.
             if !result.metadata.isEmpty {

@@ -5,9 +5,11 @@ import TileStore
 /// A cache with a connection to the world, for one command.
 struct Fetcher {
     let cache: TileCache
+    private let store: TileStore
     private let transport: AsyncHTTPClientTransport
 
     init(store: TileStore, transport: AsyncHTTPClientTransport, configuration: TileCacheConfiguration) {
+        self.store = store
         self.transport = transport
         cache = TileCache(store: store, transport: transport, configuration: configuration)
     }
@@ -26,6 +28,8 @@ struct Fetcher {
         do {
             result = try await watch(try await start(cache), changes)
             try changes?.finish()
+            // Who is told that it is done may cut the power.
+            try await cache.onFileThread { [store] in try store.sync() }
         } catch {
             // The first error is the one to tell.
             do { try await close() } catch let second { Message.print("closing the cache: \(second)") }
