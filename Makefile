@@ -4,8 +4,10 @@ SHELL := /bin/bash
 export TILECACHE_TOOLS := 1
 # Else Swift gives the package's traits to the compiler in another order each time, and all targets are compiled anew.
 export SWIFT_DETERMINISTIC_HASHING := 1
-# One build for `make run` and `make test`: flags that differ would compile everything twice.
-STRICT := TILECACHE_STRICT=1 SCRATCH=.build-strict CHECKS="--explicit-target-dependency-import-check error"
+# One build for `make run` and `make test`: flags that differ would compile everything twice. Packages and tests are not optimised, which
+# takes half of its time; Package.swift has our own targets optimised all the same.
+STRICT_FLAGS := --explicit-target-dependency-import-check error -Xswiftc -Onone -debug-info-format none
+STRICT := TILECACHE_STRICT=1 SCRATCH=.build-strict CHECKS="$(STRICT_FLAGS)"
 
 .PHONY: help setup build run serve test lint check-imports check-model check-format check-s3 check-s3-ceph check-http2 check-haproxy check-readme check-purge-list check-sets check-page check-mapkit check-app \
 	package check-package check-faults check-disk test-apple build-apple bench check-instructions bench-proxy bench-fleet soak-proxy fuzz tsan docs clean
@@ -26,8 +28,7 @@ serve: setup ## runs tileproxy on a sample tile server, with a map to look at, u
 	@$(STRICT) Scripts/serve.sh
 
 BUILT := $(STRICT) NO_BUILD=1
-STRICT_BUILD := $(STRICT) swift build -c release --build-tests --explicit-target-dependency-import-check error \
-	--scratch-path .build-strict
+STRICT_BUILD := $(STRICT) swift build -c release --build-tests $(STRICT_FLAGS) --scratch-path .build-strict
 
 # What is tested against a real S3 server.
 S3_TESTS := Scripts/run-tests.sh --filter "S3ServerTests|SharedServerTests|SharedCommandTests|SignatureV4Tests"
