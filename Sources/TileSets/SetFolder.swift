@@ -66,7 +66,11 @@ final class SetFolder {
         return digest.hasPrefix(shard) && BlobDigest(digest) != nil
     }
 
-    deinit { files.close(lock) }
+    deinit {
+        // A child process that is being started has the descriptor too, until it runs its program: closing alone would leave it the lock.
+        files.unlock(lock)
+        files.close(lock)
+    }
 
     /// The path in the file system, for messages and for cloning.
     var location: String { files.location }

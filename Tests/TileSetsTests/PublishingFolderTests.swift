@@ -19,6 +19,25 @@ struct PublishingFolderTests {
         #expect(lab.folderDisk.names("").count == 1)
     }
 
+    #if os(Linux)
+    /// A child process has all descriptors of its parent until it runs its program.
+    @Test func aChildThatIsBeingStartedDoesNotKeepThePublishersLock() throws {
+        let path = NSTemporaryDirectory() + "publishers-lock-\(UUID().uuidString)"
+        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: false)
+        defer { #expect(throws: Never.self) { try FileManager.default.removeItem(atPath: path) } }
+        var folder: SetFolder? = try SetFolder(DiskFileSystem(location: path))
+        let error = #expect(throws: SetError.self) { try SetFolder(DiskFileSystem(location: path)) }
+        #expect(error?.code == .busy && folder != nil)
+        let own = (0..<65536 as Range<Int32>).first { number in
+            (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\(number)")) == path + "/lock"
+        }
+        let inherited = dup(try #require(own))
+        defer { close(inherited) }
+        folder = nil
+        #expect(throws: Never.self) { try SetFolder(DiskFileSystem(location: path)) }
+    }
+    #endif
+
     @Test func aSetMayHaveOtherFilesBesideIt() throws {
         let lab = try SetLab(seed: 32)
         try lab.change(10)
