@@ -16,7 +16,7 @@ if Context.environment["TILECACHE_STRICT"] != nil {
 let fuzzes = Context.environment["TILECACHE_FUZZ"] != nil
 if fuzzes { settings.append(.unsafeFlags(["-sanitize=fuzzer,address", "-enable-testing"])) }
 
-/// The settings of the tests.
+/// The settings of the tests, and of tilegc's commands, which come last in the first minutes of `make run`.
 let testSettings = settings
 if Context.environment["TILECACHE_STRICT"] != nil {
     // `make run` and `make test` build with `-Onone`: packages are compiled in a third of the time so, and tests in half. What is tested
@@ -303,7 +303,7 @@ if tools {
                 "TileArchive",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
-            swiftSettings: settings),
+            swiftSettings: testSettings),
         .target(
             name: "TileProxyServer",
             dependencies: [
@@ -513,21 +513,31 @@ if tools {
     ]
 }
 
+// What takes bytes from outside: with libFuzzer in a program, or replayed by tests.
+let fuzzed: [Target.Dependency] = [
+    "ContentCoding", "HTTPCaching", "HTTPListener", "HTTPWire", "OriginClient", "TileArchive", "TileCache",
+    "TileImaging",
+    "TileProxyServer", "TileSets", "TileStore",
+    .product(name: "HTTPTypes", package: "swift-http-types"),
+    .product(name: "NIOCore", package: "swift-nio"),
+]
 if fuzzes {
-    package.targets += [
+    package.targets.append(
         .executableTarget(
             name: "fuzz",
-            dependencies: [
-                "ContentCoding", "HTTPCaching", "HTTPListener", "HTTPWire", "OriginClient", "TileArchive", "TileCache",
-                "TileImaging", "TileProxyServer", "TileSets", "TileStore",
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-                .product(name: "NIOCore", package: "swift-nio"),
-            ],
-            path: "Tests/Support/fuzz",
+            dependencies: fuzzed,
+            path: "Tests/FuzzTests",
+            exclude: ["ReplayTests.swift"],
             swiftSettings: settings,
             // gold, the usual linker, does not survive it.
-            linkerSettings: [.unsafeFlags(["-sanitize=fuzzer,address", "-use-ld=lld"])])
-    ]
+            linkerSettings: [.unsafeFlags(["-sanitize=fuzzer,address", "-use-ld=lld"])]))
+} else if tools {
+    package.targets.append(
+        .testTarget(
+            name: "FuzzTests",
+            dependencies: fuzzed + ["TileStoreTesting"],
+            exclude: ["Driver.swift"],
+            swiftSettings: testSettings))
 }
 
 if let data = Context.environment["TILECACHE_ICU_DATA"] {

@@ -5,7 +5,7 @@ extension FuzzTarget {
     static let stored = [
         FuzzTarget(name: "manifest-line") { bytes in
             let reader = LineReader()
-            bytes.withUnsafeBytes { body in
+            try bytes.withUnsafeBytes { body in
                 guard !body.isEmpty else { return }
                 var put = PutLine()
                 let isPut = reader.readPut(body, &put)
@@ -19,7 +19,7 @@ extension FuzzTarget {
                     // Escapes that JSON does not have, and bytes that are no UTF-8, are told by the general reader alone.
                     return
                 }
-                promise(
+                try promise(
                     other.blob == blob && other.size == size && other.storedAt == storedAt && other.expires == expires,
                     "two readers of one line differ")
             }
@@ -28,8 +28,8 @@ extension FuzzTarget {
             let text = String(decoding: bytes, as: UTF8.self)
             guard let key = try? TileKey(text) else { return }
             let again = try? TileKey(key.description)
-            promise(again == key, "\(key) is another key")
-            promise(key.description.utf8.count <= 4096, "a key of \(key.description.utf8.count) bytes")
+            try promise(again == key, "\(key) is another key")
+            try promise(key.description.utf8.count <= 4096, "a key of \(key.description.utf8.count) bytes")
         },
     ]
 }

@@ -21,7 +21,7 @@ struct Fuzz {
                     print("fuzz: \(path) cannot be read")
                     exit(66)
                 }
-                target.body([UInt8](data))
+                carryOut(target.body, [UInt8](data))
             }
             return
         }
@@ -37,26 +37,17 @@ struct Fuzz {
     }
 }
 
-/// One of the things that take bytes from outside.
-struct FuzzTarget {
-    let name: String
-    /// Traps where a promise does not hold.
-    let body: @Sendable ([UInt8]) -> Void
-
-    static let all: [FuzzTarget] = wire + rules + stored + archives + settings
-}
-
-/// A promise that has to hold whatever the input is.
-func promise(_ holds: @autoclosure () -> Bool, _ what: @autoclosure () -> String) {
-    if !holds() { fatalError("fuzz: broken promise: \(what())") }
-}
-
 // Set once, before the driver is started.
-nonisolated(unsafe) private var chosen: @Sendable ([UInt8]) -> Void = { _ in }
+nonisolated(unsafe) private var chosen: @Sendable ([UInt8]) throws -> Void = { _ in }
 
 private func take(_ bytes: UnsafePointer<UInt8>?, _ count: Int) -> Int32 {
-    chosen(Array(UnsafeBufferPointer(start: bytes, count: count)))
+    carryOut(chosen, Array(UnsafeBufferPointer(start: bytes, count: count)))
     return 0
+}
+
+/// libFuzzer keeps the input of a process that traps.
+private func carryOut(_ body: ([UInt8]) throws -> Void, _ input: [UInt8]) {
+    do { try body(input) } catch { fatalError("fuzz: \(error)") }
 }
 
 @_silgen_name("LLVMFuzzerRunDriver")
