@@ -83,7 +83,7 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
                 // It could not be read anew: whether there is such a version nobody knows.
                 return steps.end(unreadable)
             }
-            let refusal = Refusal(status: 404, words: "The set has no such version.")
+            let refusal = Refusal(status: 404, words: SourceTable.noSuchVersion)
             steps.end(.refused(refusal, status(detail: "no version"), nil))
         }
     }

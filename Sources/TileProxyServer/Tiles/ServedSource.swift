@@ -136,6 +136,9 @@ package final class ServedSource: Sendable {
     /// The versions that can be asked for, the latest first.
     var knownVersions: [SourceVersion] { remote?.versions ?? versions.compactMap(\.version) }
 
+    /// Whether it is a published set.
+    var hasVersions: Bool { remote is RemoteSet || !versions.isEmpty }
+
     /// The version whose root begins with some digits; `nil` if none does, or several do.
     fileprivate func version(_ digits: UnsafeRawBufferPointer) -> NamedSource? {
         if remote is RemoteSet {
@@ -286,6 +289,17 @@ package struct SourceTable: Sendable {
         for source in sources where source.isNamed(bytes) { return NamedSource(source: source, version: nil) }
         return version(named: bytes)
     }
+
+    /// Why no tiles go by a name that ``source(named:)`` does not know.
+    func refusal(of bytes: UnsafeRawBufferPointer) -> String {
+        guard let mark = bytes.firstIndex(of: 64),
+            sources.contains(where: { $0.hasVersions && $0.isNamed(bytes.part(0, mark)) })
+        else { return "There is no such source." }
+        return Self.noSuchVersion
+    }
+
+    /// What is said of a version that a set does not name.
+    static let noSuchVersion = "The set has no such version."
 
     private func version(named bytes: UnsafeRawBufferPointer) -> NamedSource? {
         guard let mark = bytes.firstIndex(of: 64) else { return nil }

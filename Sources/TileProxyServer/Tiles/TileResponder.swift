@@ -82,13 +82,12 @@ package final class TileResponder {
         switch TileTarget(path) {
         case .nothing: return .refused(nil, "Tiles are at /tiles/NAME/{z}/{x}/{y}.")
         case .description(let name):
-            guard let named = table.source(named: path.part(name.lowerBound, name.upperBound)) else {
-                return .refused(nil, "There is no such source.")
-            }
+            let name = path.part(name.lowerBound, name.upperBound)
+            guard let named = table.source(named: name) else { return .refused(nil, table.refusal(of: name)) }
             return .description(named)
         case .tile(let tile):
             let name = path.part(tile.source.lowerBound, tile.source.upperBound)
-            guard let named = table.source(named: name) else { return .refused(nil, "There is no such source.") }
+            guard let named = table.source(named: name) else { return .refused(nil, table.refusal(of: name)) }
             let source = named.source
             guard source.covers(z: tile.z, x: tile.x, y: tile.y) else {
                 return .refused(source, "The source has no tiles there.")
@@ -189,7 +188,7 @@ package final class TileResponder {
                 me.value.send(reply, source, .none, asked.value)
             case .noVersion:
                 let reply = TileReply(
-                    404, "The set has no such version.", allowedOrigin: source.allowedOrigin, cacheStatus: nil)
+                    404, SourceTable.noSuchVersion, allowedOrigin: source.allowedOrigin, cacheStatus: nil)
                 me.value.send(reply, source, .none, asked.value)
             }
         }

@@ -119,7 +119,9 @@ struct Info: ParsableCommand {
         if let modified = archive.modified { lines.append(("modified", "\(Timestamp(seconds: modified))")) }
         if let set = archive as? SetReader {
             lines.append(("root", "\(set.version)"))
-            for kept in set.document.former { lines.append(("kept", "\(kept.root) until \(kept.replaced)")) }
+            for former in set.document.former {
+                lines.append(("former", "\(former.root), replaced \(former.replaced)"))
+            }
         }
         return lines
     }

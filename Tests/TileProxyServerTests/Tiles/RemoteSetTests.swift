@@ -124,7 +124,9 @@ struct RemoteSetTests {
                 "s@00000000", "t@" + roots[0].prefix(8), "@" + roots[0].prefix(8), "s@@" + roots[0].prefix(8),
             ]
             for name in wrong {
-                #expect(try await lab.get("/tiles/\(name)/2/0/1.png").status == 404, "\(name)")
+                let answer = try await lab.get("/tiles/\(name)/2/0/1.png")
+                let words = name.hasPrefix("s@") ? "The set has no such version." : "There is no such source."
+                #expect(answer.status == 404 && answer.text.contains(words), "\(name): \(answer.text)")
                 #expect(try await lab.get("/tiles/\(name).json").status == 404, "\(name)")
             }
             let text = try await lab.get("/tiles/s.json").text
