@@ -5,12 +5,12 @@ export TILECACHE_TOOLS := 1
 # Else Swift gives the package's traits to the compiler in another order each time, and all targets are compiled anew.
 export SWIFT_DETERMINISTIC_HASHING := 1
 # One build for `make run` and `make test`: flags that differ would compile everything twice. Packages and tests are not optimised, which
-# takes half of its time; Package.swift has our own targets optimised all the same.
-STRICT_FLAGS := --explicit-target-dependency-import-check error -Xswiftc -Onone -debug-info-format none
+# takes half of its time; Package.swift has our own targets optimised all the same. The C++ is that of BoringSSL.
+STRICT_FLAGS := --explicit-target-dependency-import-check error -Xswiftc -Onone -Xcxx -O0 -debug-info-format none
 STRICT := TILECACHE_STRICT=1 SCRATCH=.build-strict CHECKS="$(STRICT_FLAGS)"
 
-.PHONY: help setup build run serve test lint check-imports check-model check-format check-s3 check-s3-ceph check-http2 check-haproxy check-readme check-purge-list check-sets check-page check-mapkit check-app \
-	package check-package check-faults check-disk test-apple build-apple bench check-instructions bench-proxy bench-fleet soak-proxy fuzz tsan docs clean
+.PHONY: help setup build run serve test lint check-imports check-model check-format check-s3 check-s3-ceph check-http2 check-fields check-haproxy check-readme check-purge-list check-sets check-page check-mapkit check-app \
+	package check-package check-faults check-disk test-apple build-apple bench check-instructions bench-proxy bench-fleet soak-proxy fuzz tsan asan docs clean
 
 help: ## lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ check-s3-ceph: setup ## the same against Ceph's RADOS gateway, where that is ins
 
 check-http2: setup ## checks tileproxy's TLS and HTTP/2 with an independent client (h2, from PyPI)
 	@Scripts/check-http2.sh
+
+check-fields: setup ## compares tileproxy's reading of structured fields with an independent one (http-sf, from PyPI)
+	@Scripts/check-fields.sh $(ARGS)
 
 check-haproxy: setup ## checks tileproxy behind HAProxy (PROXY protocol) and nginx (Unix socket), where these are installed
 	@Scripts/check-haproxy.sh
@@ -135,7 +138,10 @@ fuzz: setup ## fuzzes with coverage what takes bytes from outside; TARGETS, SECO
 	@Scripts/fuzz.sh
 
 tsan: setup ## runs the tests under the thread sanitizer, with fewer seeds
-	TILE_SEEDS=$${TILE_SEEDS:-40} swift test --sanitize=thread --scratch-path .build-tsan
+	@Scripts/sanitize.sh thread $(ARGS)
+
+asan: setup ## the same under the address sanitizer
+	@Scripts/sanitize.sh address $(ARGS)
 
 docs: setup ## builds the libraries' documentation into .build-docs/html
 	for target in TileGeometry TileStore CacheEngine TileCache TileCacheMapKit; do \

@@ -10,9 +10,6 @@ if [ -z "$haproxy" ] || ! command -v openssl >/dev/null 2>&1; then
     echo "check-haproxy: skipped, there is no haproxy or no openssl here (Debian: apt-get install haproxy openssl)"
     exit 0
 fi
-if [ -z "${TILEPROXY:-}" ]; then
-    scratch=${SCRATCH:-.build}
-    [ -n "${NO_BUILD:-}" ] || swift build -c release --product tileproxy --scratch-path "$scratch" >&2
-    TILEPROXY=$(swift build -c release --scratch-path "$scratch" --show-bin-path)/tileproxy
-fi
+. Scripts/tools.sh
+find_tileproxy
 python3 Scripts/check-haproxy.py "$TILEPROXY" "$haproxy"
