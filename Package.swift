@@ -517,7 +517,7 @@ if tools {
 let fuzzed: [Target.Dependency] = [
     "ContentCoding", "HTTPCaching", "HTTPListener", "HTTPWire", "OriginClient", "TileArchive", "TileCache",
     "TileImaging",
-    "TileProxyServer", "TileSets", "TileStore",
+    "TileProxyServer", "TileSets", "TileStore", "TileStoreTesting",
     .product(name: "HTTPTypes", package: "swift-http-types"),
     .product(name: "NIOCore", package: "swift-nio"),
 ]
@@ -535,7 +535,7 @@ if fuzzes {
     package.targets.append(
         .testTarget(
             name: "FuzzTests",
-            dependencies: fuzzed + ["TileStoreTesting"],
+            dependencies: fuzzed,
             exclude: ["Driver.swift"],
             swiftSettings: testSettings))
 }

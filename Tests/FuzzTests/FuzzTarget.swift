@@ -6,7 +6,7 @@ struct FuzzTarget: Sendable, CustomStringConvertible {
 
     var description: String { name }
 
-    static let all: [FuzzTarget] = wire + rules + stored + archives + settings
+    static let all: [FuzzTarget] = wire + rules + stored + image + archives + settings
 }
 
 /// What an input has shown.
