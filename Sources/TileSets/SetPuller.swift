@@ -343,7 +343,10 @@ package struct SetPuller: Sendable {
         let store = store
         let wanted = try await worker.run { () -> [SetTile] in
             var seen = Set<BlobDigest>()
-            return list.tiles.filter { seen.insert($0.blob).inserted && !store.hasBlob($0.blob, size: $0.size) }
+            // Not by the entries alone: a power cut may have left them without what they name.
+            return try list.tiles.filter {
+                try seen.insert($0.blob).inserted && !store.hasSoundBlob($0.blob, size: $0.size)
+            }
         }
         try await fetch(wanted, &report)
     }

@@ -199,7 +199,10 @@ public struct ArchiveImport {
             if let why = tile.objection { return skip(name(), why) }
             // An earlier row of this archive is not newer, though it was stored just now.
             if plan.keepsNewer, let time = tile.modified ?? archive.modified,
-                let there = try plan.store.entry(for: key)?.metadata.storedAt, there.seconds > time, there != plan.now
+                let there = try plan.store.entry(for: key), there.metadata.storedAt.seconds > time,
+                there.metadata.storedAt != plan.now,
+                // A power cut may have left it without its bytes.
+                try there.blob.map({ try plan.store.hasSoundBlob($0, size: there.size) }) ?? true
             {
                 return keepNewer(key)
             }

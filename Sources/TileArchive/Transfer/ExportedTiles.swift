@@ -59,7 +59,14 @@ struct CachedTilesToExport: ExportedTiles {
             guard let tile = entry.key.tile, let blob = entry.blob else { return try body(nil) }
             var exported = ExportedTile(
                 address: tile, digest: blob, size: entry.size, response: entry.metadata.response)
-            try exported.look(&types) { try store.start(of: blob, count: ContentTypes<BlobDigest>.bytes) }
+            try exported.look(&types) {
+                // Whether it can be read is said when it is its turn.
+                do {
+                    return try store.start(of: blob, count: ContentTypes<BlobDigest>.bytes)
+                } catch let error as StoreError where error.isOfDisk {
+                    return nil
+                }
+            }
             try body(exported)
         }
     }

@@ -79,6 +79,7 @@ struct FolderExport {
         case .bytes(let bytes, _): data = bytes
         case .gone: return skip(tile, "it was removed meanwhile")
         case .damaged: return fail(tile, "its bytes are damaged or missing")
+        case .unreadable(let why): return fail(tile, why)
         }
         let format = tile.format ?? TileContent.format(ofMediaType: exported.response.mediaType, data: data)
         let content: Data

@@ -178,6 +178,7 @@ struct TileExport {
                 isExpected = digest.start == tile.digest
             case .gone: return skip(key, "it was removed meanwhile")
             case .damaged: return fail(key, "its bytes are damaged or missing")
+            case .unreadable(let why): return fail(key, why)
             }
             guard !data.isEmpty else { return skip(key, "it is empty") }
             switch tile.recoding {

@@ -5,6 +5,13 @@ package import FoundationEssentials
 #else
 package import Foundation
 #endif
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
 
 /// Reads the bytes under keys that were just looked up, and tells damage from an eviction in between.
 ///
@@ -20,6 +27,8 @@ package struct TileReader {
         case gone
         /// Its file is absent or holds other bytes.
         case damaged
+        /// The disk fails where its file lies, and says so in these words; elsewhere it may be well.
+        case unreadable(String)
     }
 
     /// Reads the bytes that are stored under a key now.
@@ -28,7 +37,11 @@ package struct TileReader {
     package func bytes(of key: TileKey, _ wasExpected: (BlobDigest) -> Bool) throws -> Outcome {
         var expected: BlobDigest?
         while true {
-            if let tile = try store.read(key) {
+            let found: StoredTile?
+            do { found = try store.read(key) } catch let error as StoreError where error.isOfDisk {
+                return .unreadable(error.message)
+            }
+            if let tile = found {
                 guard let data = tile.data, let blob = tile.entry.blob else { return .gone }
                 return .bytes(data, of: blob)
             }
@@ -38,4 +51,9 @@ package struct TileReader {
             expected = blob
         }
     }
+}
+
+extension StoreError {
+    /// Whether the disk could not read a file: its sector is bad.
+    package var isOfDisk: Bool { (cause as? FileError)?.number == EIO }
 }

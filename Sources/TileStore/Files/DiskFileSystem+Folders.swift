@@ -52,10 +52,24 @@ extension DiskFileSystem {
         return false
         #else
         guard let syncVolume else { return false }
-        let descriptor = openFolder("")
-        guard descriptor >= 0 else { throw failure("open folder", "") }
-        defer { closeDescriptor(descriptor) }
-        if syncVolume(descriptor) != 0 { throw failure("sync the file system of", "") }
+        var synced: [dev_t] = []
+        // A disk may be mounted at the place of one of these; of a set, `objects` may be a link.
+        for path in ["", "objects", "manifest"] {
+            // The system tells each descriptor once what could not be written since that was opened; one that is opened now hears only
+            // of what nobody else has been told. So it is the one that is open since the beginning, where there is one.
+            let isKept = path.isEmpty && folder >= 0
+            let descriptor = isKept ? folder : with(path) { openat($0, $1, O_RDONLY | O_CLOEXEC | O_DIRECTORY) }
+            guard descriptor >= 0 else {
+                if errno == ENOENT, !path.isEmpty { continue }
+                throw failure("open folder", path)
+            }
+            defer { if !isKept { closeDescriptor(descriptor) } }
+            var info = stat()
+            guard fstat(descriptor, &info) == 0 else { throw failure("status", path) }
+            guard !synced.contains(info.st_dev) else { continue }
+            if syncVolume(descriptor) != 0 { throw failure("sync the file system of", path) }
+            synced.append(info.st_dev)
+        }
         return true
         #endif
     }

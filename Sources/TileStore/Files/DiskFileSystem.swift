@@ -247,10 +247,13 @@ package final class DiskFileSystem: FileSystem {
 
     package func mayWrite() -> Bool {
         guard access(location, W_OK) == 0 else { return false }
-        // After an error of its disk, ext4 may still be mounted rw for `access`, and refuse every opening for writing.
-        let lock = openDescriptor(location + "/lock", O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
-        guard lock >= 0 else { return errno != Errno.readOnlyVolume }
-        closeDescriptor(lock)
+        // After an error of its disk, ext4 may still be mounted rw for `access`, and refuse every opening for writing: but for the first,
+        // by which it takes note of the error.
+        for _ in 0..<2 {
+            let lock = openDescriptor(location + "/lock", O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
+            guard lock >= 0 else { return errno != Errno.readOnlyVolume }
+            closeDescriptor(lock)
+        }
         return true
     }
 }

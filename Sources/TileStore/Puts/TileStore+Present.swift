@@ -20,6 +20,20 @@ extension TileStore {
         tables.read { t, _ in t.find(digest).map { Int(t.blobs[$0].pointee.size) == size } ?? false }
     }
 
+    /// Whether a blob is there: an entry names it, and its file has its length.
+    ///
+    /// Where a power cut may have damaged it, it has its bytes too. Blocks.
+    package func hasSoundBlob(_ digest: BlobDigest, size: Int) throws -> Bool {
+        guard hasBlob(digest, size: size) else { return false }
+        let isDoubtful = suspicious.withLock { $0 }
+        do throws(FileError) {
+            return try isDoubtful
+                ? blobs.reader.isIntact(digest, size: size) : blobs.reader.isThere(digest, size: size)
+        } catch {
+            throw StoreError(error, in: files.location)
+        }
+    }
+
     /// Records entries by the names of their blobs, in one hold of the lock; what is stored under the keys is replaced.
     ///
     /// - Returns: Those that were not recorded, as their blob or its file is not there.

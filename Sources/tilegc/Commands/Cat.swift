@@ -34,6 +34,7 @@ struct Cat: ParsableCommand {
             throw Failure(
                 .inputOutput,
                 "the bytes of \(key.key) are damaged or missing on disk: run 'tilegc verify --repair \(cache.cache)'")
+        case .unreadable(let why): throw Failure(.inputOutput, why)
         }
         try store.close()
     }

@@ -122,13 +122,17 @@ struct Pull: AsyncParsableCommand {
                 throw error
             }
             progress.withLock { $0.clear() }
+            var notDescribed: (any Error)?
+            if !result.metadata.isEmpty {
+                // The tiles are there whatever becomes of it.
+                do {
+                    try SourceDescription(cache: cache.cache, source: source)
+                        .merge(ArchiveMetadata(setMembers: result.metadata))
+                } catch { notDescribed = error }
+            }
             try store.sync()
             try store.close()
-            // The tiles are there whatever becomes of it.
-            if !result.metadata.isEmpty {
-                try SourceDescription(cache: cache.cache, source: source)
-                    .merge(ArchiveMetadata(setMembers: result.metadata))
-            }
+            if let notDescribed { throw notDescribed }
             try write(result)
         } catch let error as SetError { throw Failure(error) } catch let error as FileError {
             throw Failure(.inputOutput, "\(error)")

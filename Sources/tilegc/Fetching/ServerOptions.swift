@@ -120,9 +120,16 @@ struct ServerOptions: ParsableArguments {
         configuration.bulkAllowedHosts = bulkAllowedHosts
         var transport = AsyncHTTPClientTransport.Configuration()
         transport.connectionsPerHost = concurrency
+        let store = try argument.open(createIfMissing: createIfMissing)
+        // Before any server is asked: nothing of it could be kept.
+        guard !store.isReadOnly else {
+            try store.close()
+            throw Failure(
+                .inputOutput,
+                "\(argument.cache) can only be read, so nothing was fetched: see its disk, its owner and its mode")
+        }
         return Fetcher(
-            store: try argument.open(createIfMissing: createIfMissing),
-            transport: AsyncHTTPClientTransport(configuration: transport), configuration: configuration)
+            store: store, transport: AsyncHTTPClientTransport(configuration: transport), configuration: configuration)
     }
 }
 
