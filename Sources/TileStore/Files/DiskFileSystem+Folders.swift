@@ -57,13 +57,13 @@ extension DiskFileSystem {
         for path in ["", "objects", "manifest"] {
             // The system tells each descriptor once what could not be written since that was opened; one that is opened now hears only
             // of what nobody else has been told. So it is the one that is open since the beginning, where there is one.
-            let isKept = path.isEmpty && folder >= 0
-            let descriptor = isKept ? folder : with(path) { openat($0, $1, O_RDONLY | O_CLOEXEC | O_DIRECTORY) }
+            let kept = path.isEmpty ? keptFolder : nil
+            let descriptor = kept ?? with(path) { openat($0, $1, O_RDONLY | O_CLOEXEC | O_DIRECTORY) }
             guard descriptor >= 0 else {
                 if errno == ENOENT, !path.isEmpty { continue }
                 throw failure("open folder", path)
             }
-            defer { if !isKept { closeDescriptor(descriptor) } }
+            defer { if kept == nil { closeDescriptor(descriptor) } }
             var info = stat()
             guard fstat(descriptor, &info) == 0 else { throw failure("status", path) }
             guard !synced.contains(info.st_dev) else { continue }

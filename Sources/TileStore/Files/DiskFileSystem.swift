@@ -74,6 +74,9 @@ package final class DiskFileSystem: FileSystem {
         }
     }
 
+    /// The folder's descriptor since the store was opened; `nil` where there is none.
+    var keptFolder: Int32? { folder >= 0 ? folder : nil }
+
     /// The absolute path, for messages.
     func full(_ path: String) -> String { path.isEmpty ? location : "\(location)/\(path)" }
 
