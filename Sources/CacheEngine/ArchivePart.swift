@@ -120,7 +120,7 @@ extension Candidate {
 
     /// The same, fresh for so many seconds after it was checked, whatever its server says of that.
     ///
-    /// What is answered by means of it is made here, and is not the server's response.
+    /// What is answered by means of it is made here, and is not the server's response. Stale it counts as that forbids or allows.
     fileprivate func checked(at now: HTTPDate, every seconds: Int64) -> Candidate {
         var metadata = entry.metadata
         let (stored, last) = (metadata.response, metadata.storedAt.adding(seconds: seconds))
@@ -128,7 +128,7 @@ extension Candidate {
         metadata.expires = isFresh ? last : min(metadata.expires, last, Timestamp(seconds: now.seconds))
         metadata.response = ResponseFields(
             status: stored.status, mediaType: stored.mediaType, contentEncoding: stored.contentEncoding,
-            staleIfError: stored.staleIfError, mustRevalidate: stored.mustRevalidate,
+            staleIfError: stored.staleIfError, mustRevalidate: stored.mustRevalidate || stored.noCache,
             noCache: stored.noCache && !isFresh, headers: stored.headers)
         return with(metadata)
     }

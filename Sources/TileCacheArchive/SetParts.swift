@@ -72,11 +72,13 @@ package struct SetParts: Sendable {
     /// The key of a list.
     package func key(of list: UsedList) -> TileKey { key("\(list.digest).gz") }
 
-    /// The file of a list.
+    /// The file of a list that is looked after.
+    ///
+    /// Where it is gone, it is left alone for a while: else it would be asked for with each tile that it leads to.
     package func file(of list: UsedList) -> ArchivePart {
         switch list {
-        case .root(let version): file(of: version, isRepeated: false)
-        case .chunk(let number, let listing): file(of: number, in: listing, isRepeated: false)
+        case .root(let version): file(of: version, isRepeated: true)
+        case .chunk(let number, let listing): file(of: number, in: listing, isRepeated: true)
         }
     }
 

@@ -22,7 +22,7 @@ package struct SetSteps: Sendable {
         case absent
         /// Nothing: there is no such version.
         case noVersion
-        /// Nothing that can be had: the latest version has a tile there, and the former one has none.
+        /// Nothing that can be had: a later version has a tile there, and the one that is followed has none.
         case gone
     }
 
@@ -69,7 +69,7 @@ package struct SetSteps: Sendable {
     private var wasMissing = false
     /// The versions that were the latest ones before, the last of them first, as far as they have not been tried; `nil` until one is.
     private var former: ArraySlice<(version: SetVersion, replaced: Timestamp)>?
-    /// Whether the latest version has a tile there.
+    /// Whether the latest version has a tile there, or, where its list is not known, one before it.
     private var isNamed = false
 
     /// - Parameters:
@@ -97,7 +97,7 @@ package struct SetSteps: Sendable {
             state = .searching(search, in: listing)
             switch step {
             case .tile(let tile) where tile.key.isAtPlace(of: place):
-                isNamed = isNamed || !isFormer
+                isNamed = true
                 return .file(of: tile, isRepeated: isRepeated(at: now))
             case .tile, .none: return isFormer && isNamed ? .gone : .absent
             case .chunk(let number): return .chunk(number, of: listing, isRepeated: isRepeated(at: now))

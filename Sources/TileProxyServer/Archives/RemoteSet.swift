@@ -160,6 +160,11 @@ final class RemoteSet: RemoteTiles {
                 if !reloads, isMissing || known.isDoubtful(after: self.latest) {
                     return self.describe(version: version, of: source, on: bound.value, reloads: true, finish)
                 }
+                // What was stored is no answer to the question whether it counts.
+                let isAnswer = from == .miss || from == .revalidated
+                if !isAnswer, known.isDoubtful(after: self.latest) {
+                    return self.describe(self.latest, version, isCertain: false, source, on: bound, finish)
+                }
                 self.follow(known)
                 self.describe(known, version, isCertain: from != .stale, source, on: bound, finish)
             }

@@ -175,7 +175,8 @@ final class SetExchange: TileAnswering, @unchecked Sendable {
         } else if let opening, opening.from == .stale {
             let whole = opening.candidate.entry.metadata
             (metadata.storedAt, metadata.date, metadata.initialAge) = (whole.storedAt, whole.date, whole.initialAge)
-            metadata.expires = whole.expires
+            // It could not be read anew, however short a time ago it was read before.
+            metadata.expires = min(whole.expires, now)
         } else {
             let wanted = steps.source.configuration.lifetimes.minimum?.components.seconds ?? 0
             metadata.expires = now.adding(seconds: max(TileMaking.localLifetime, wanted))

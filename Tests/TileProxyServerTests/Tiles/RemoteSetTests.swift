@@ -256,18 +256,86 @@ struct RemoteSetTests {
         }
     }
 
-    @Test func theFormerVersionIsNotServedWhereItsServerForbidsStaleAnswers() async throws {
+    /// With `no-cache` the first who asked was refused, and whoever came within the next nine seconds was not.
+    @Test(arguments: ["max-age=60, must-revalidate", "no-cache"])
+    func theFormerVersionIsNotServedWhereItsServerForbidsStaleAnswers(control: String) async throws {
         let publisher = try PublisherInLab(salt: salt)
         try publisher.publish([0: "sea"])
-        try await with(publisher, fields: [.cacheControl: "max-age=60, must-revalidate"]) { lab, site in
+        try await with(publisher, fields: [.cacheControl: control]) { lab, site in
             try await expect(lab, "s", [0: "sea"], "the first version")
             try publisher.publish([0: "ice"])
             site.twist { request, answer in
                 if request.path != "/maps/set.json" { answer = SiteAnswer(status: 503) }
             }
             lab.clock.advance(seconds: 10)
-            let refused = try await lab.get("/tiles/s/2/0/1")
-            #expect(refused.status == 502 || refused.status == 504)
+            for _ in 0..<3 {
+                let refused = try await lab.get("/tiles/s/2/0/1")
+                #expect(refused.status == 502 || refused.status == 504)
+            }
+        }
+    }
+
+    /// A version two before, which somebody had looked at, said that there is no tile where the one before has one.
+    @Test func aTileThatALaterListNamesIsNotAbsentByAnEarlierOne() async throws {
+        let publisher = try PublisherInLab(salt: salt)
+        try publisher.publish([0: "sea"])
+        let fields: HTTPFields = [.cacheControl: "max-age=60, stale-if-error=86400"]
+        try await with(publisher, fields: fields) { lab, site in
+            try await expect(lab, "s", [0: "sea"], "the first version")
+            try publisher.publish([0: "sea", 1: "city"])
+            lab.clock.advance(seconds: 10)
+            let other = try await lab.get("/tiles/s/2/0/1")
+            #expect(other.status == 200, "the second version's list is here, but not all of its tiles")
+            try publisher.publish([0: "sea", 1: "town"])
+            site.twist { request, answer in
+                if request.path != "/maps/set.json" { answer = SiteAnswer(status: 404) }
+            }
+            lab.clock.advance(seconds: 10)
+            let status = try await lab.get("/tiles/s/2/1/1").status
+            #expect(status == 502 || status == 504)
+            #expect(try await lab.get("/tiles/s/2/0/1").body == png("sea"))
+            #expect(try await lab.get("/tiles/s/2/3/1").status == 404, "no list has it")
+        }
+    }
+
+    /// Gives an older `set.json` once, and then none.
+    private func letAnOlderDocumentCome(_ old: Data, at site: FolderSite) {
+        let asked = Locked(0)
+        site.twist { request, answer in
+            guard request.path == "/maps/set.json" else { return }
+            let number = asked.withLock { asked in
+                asked += 1
+                return asked
+            }
+            guard number == 1 else { return answer = SiteAnswer(status: 503) }
+            (answer.status, answer.body) = (200, old)
+            answer.fields[.eTag] = "\"old\""
+        }
+    }
+
+    /// Tiles were fresh for nine seconds where an older `set.json` had come and could not be asked for once more; and where somebody
+    /// asked for the description then, the older version was served as the latest one.
+    @Test(arguments: [false, true])
+    func anOlderDocumentThatCannotBeReadAnewIsNotBelieved(isDescribed: Bool) async throws {
+        let publisher = try PublisherInLab(salt: salt)
+        try publisher.publish([0: "sea"])
+        let fields: HTTPFields = [.cacheControl: "max-age=60, stale-if-error=86400"]
+        try await with(publisher, fields: fields) { lab, site in
+            try await expect(lab, "s", [0: "sea"], "the first version")
+            let old = try Data(contentsOf: URL(fileURLWithPath: publisher.path))
+            try publisher.publish([0: "ice"])
+            lab.clock.advance(seconds: 10)
+            try await expect(lab, "s", [0: "ice"], "the second version")
+            letAnOlderDocumentCome(old, at: site)
+            lab.clock.advance(seconds: 10)
+            for _ in 0..<3 {
+                if isDescribed { #expect(try await lab.get("/tiles/s.json").status == 200) }
+                let stale = try await lab.get("/tiles/s/2/0/1")
+                #expect(stale.status == 200 && stale.body == png("ice"))
+                let note = stale[.cacheStatus] ?? ""
+                #expect(note.contains("ttl=0; detail=stale-if-error"), "\(note)")
+                #expect(stale[.cacheControl] == "public, max-age=0")
+            }
         }
     }
 
@@ -341,6 +409,24 @@ struct RemoteSetTests {
             lab.clock.advance(seconds: 61)
             try await expect(lab, "s", [0: "sea"], "again")
             while try keys(lab).filter({ $0.hasSuffix(".gz") }).count < 2 { await Task.yield() }
+        }
+    }
+
+    /// Each tile that it led to had it asked for once more.
+    @Test func aListThatIsGoneIsNotAskedForWithEachTile() async throws {
+        let publisher = try PublisherInLab(salt: salt)
+        try publisher.publish([0: "sea"])
+        try await with(publisher) { lab, site in
+            try await expect(lab, "s", [0: "sea"], "at first")
+            _ = try lab.store.remove(try keys(lab).map { try TileKey($0) })
+            site.twist { request, answer in
+                if request.path?.hasSuffix(".gz") == true { answer = SiteAnswer(status: 404) }
+            }
+            lab.clock.advance(seconds: 61)
+            _ = lab.origin.paths()
+            for _ in 0..<20 { try await expect(lab, "s", [0: "sea"], "by what is in memory") }
+            let asked = lab.origin.paths().filter { $0.hasSuffix(".gz") }
+            #expect(asked.count <= 2, "the root and the chunk: \(asked)")
         }
     }
 
