@@ -5,8 +5,8 @@ export TILECACHE_TOOLS := 1
 # Else Swift gives the package's traits to the compiler in another order each time, and all targets are compiled anew.
 export SWIFT_DETERMINISTIC_HASHING := 1
 # One build for `make run` and `make test`: flags that differ would compile everything twice. Packages and tests are not optimised, which
-# takes half of its time; Package.swift has our own targets optimised all the same. The C++ is that of BoringSSL.
-STRICT_FLAGS := --explicit-target-dependency-import-check error -Xswiftc -Onone -Xcxx -O0 -debug-info-format none
+# takes half of its time; Package.swift has our own targets optimised all the same.
+STRICT_FLAGS := --explicit-target-dependency-import-check error -Xswiftc -Onone -debug-info-format none
 STRICT := TILECACHE_STRICT=1 SCRATCH=.build-strict CHECKS="$(STRICT_FLAGS)"
 
 .PHONY: help setup build run serve test lint check-imports check-model check-format check-s3 check-s3-ceph check-http2 check-fields check-haproxy check-readme check-purge-list check-sets check-page check-mapkit check-app \

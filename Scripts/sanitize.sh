@@ -7,6 +7,6 @@ cd "$(dirname "$0")/.."
 kind=${1:?thread or address}
 shift
 export TILECACHE_TOOLS=1 TILECACHE_STRICT=1 SWIFT_DETERMINISTIC_HASHING=1 TILE_SEEDS=${TILE_SEEDS:-40} SCRATCH=.build-$kind
-flags=(--sanitize="$kind" -Xswiftc -Onone -Xcxx -O0 -debug-info-format none)
+flags=(--sanitize="$kind" -Xswiftc -Onone -debug-info-format none)
 [ -n "${NO_BUILD:-}" ] || swift build -c release --build-tests --scratch-path "$SCRATCH" "${flags[@]}"
 exec Scripts/run-tests.sh --sanitize="$kind" "$@"
